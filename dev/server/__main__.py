@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
         if arguments.command == "start":
             server = servers.start(arguments.name, arguments.product, rest)
             print(server.url)
-            print(f"dev server: {server.name} is MySQL {server.version}, {server.origin}", file=sys.stderr)
+            print(f"dev server: {server.name} is {server.version}: {server.origin}", file=sys.stderr)
             return 0
         if arguments.command == "stop":
             for name in servers.names() if arguments.all else [arguments.name]:

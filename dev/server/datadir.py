@@ -29,7 +29,6 @@ _AT_INITIALISATION = (
 _ROOT_ON_LOOPBACK = """\
 CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
 GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
-GRANT PROXY ON ''@'' TO 'root'@'127.0.0.1' WITH GRANT OPTION;
 """
 
 _MARIADB_TABLES = (
@@ -81,36 +80,36 @@ def _template(installation: Installation) -> Path:
 
 def _initialise(installation: Installation, target: Path, options: Sequence[str]) -> None:
     user = ("--user=root",) if os.geteuid() == 0 else ()
-    # The least redo log there is: it is copied for every server, and each makes its own bigger at start.
     command = [*installation.command, *user, f"--datadir={target}", *options]
-    target.parent.mkdir(parents=True, exist_ok=True)
+    # The least redo log there is: it is copied for every server, and each makes its own bigger at start.
     if installation.product == "mariadb":
-        target.mkdir()
-        _run([*command, "--bootstrap", "--innodb-log-file-size=8M"], _mariadb_bootstrap(installation))
-        return
-    command += ["--mysqlx=OFF", "--secure-file-priv=NULL", "--loose-innodb-redo-log-capacity=8M"]
-    _run([*command, "--initialize-insecure"])
+        target.mkdir(parents=True)
+        command += ["--innodb-log-file-size=8M"]
+        _run([*command, "--bootstrap"], _mariadb_tables(installation))
+    else:
+        command += ["--mysqlx=OFF", "--secure-file-priv=NULL", "--loose-innodb-redo-log-capacity=8M"]
+        _run([*command, "--initialize-insecure"])
     with tempfile.TemporaryDirectory(prefix="qops-") as folder:
         accounts = Path(folder, "accounts.sql")
         accounts.write_text(_ROOT_ON_LOOPBACK + "SHUTDOWN;\n", encoding="utf-8")
-        quiet = ["--skip-networking", "--skip-log-bin", f"--socket={folder}/s.sock", f"--pid-file={folder}/pid"]
-        _run([*command, *quiet, f"--init-file={accounts}"])
+        files = [f"--socket={folder}/s.sock", f"--pid-file={folder}/pid", f"--init-file={accounts}"]
+        _run([*command, "--skip-networking", "--skip-log-bin", *files])
     # The server's identity: every copy must make its own, or replicas take each other for themselves.
     (target / "auto.cnf").unlink(missing_ok=True)
 
 
-def _mariadb_bootstrap(installation: Installation) -> str:
+def _mariadb_tables(installation: Installation) -> str:
     """Return the statements that MariaDB's own install script feeds to a server in bootstrap mode."""
     if installation.share is None:
         raise ServerError("no folder with MariaDB's system tables")
     settings = (
-        "CREATE DATABASE IF NOT EXISTS mysql; USE mysql;\n"
-        "SET @auth_root_socket=NULL; SET @skip_auth_anonymous=1;\n"
+        # Bootstrap mode takes one statement a line.
+        "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\n"
+        "SET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n"
     )
     files = [installation.share / name for name in _MARIADB_TABLES]
     tables = "".join(path.read_text(encoding="utf-8") for path in files if path.exists())
-    accounts = "FLUSH PRIVILEGES;\n" + _ROOT_ON_LOOPBACK
-    return settings + tables + accounts
+    return settings + tables
 
 
 def _run(command: list[str], stdin: str | None = None) -> None:

@@ -12,6 +12,8 @@ import time
 from dev.server.files import STATE, Record, ServerError
 from dev.server.process import greeting
 
+_CHECKOUT = hashlib.sha256(str(STATE).encode()).hexdigest()[:12]
+
 _IMAGES = {"mysql": "mysql:8.4", "mariadb": "mariadb:10.11"}
 _START_SECONDS = 180.0
 _POLL_SECONDS = 0.25
@@ -48,15 +50,15 @@ def launch(record: Record) -> Record:
 
     Raises ServerError with the end of the container's log if it does not answer within 180 s.
     """
+    record.save()  # first, so that a start that is cut short leaves nothing that `stop` cannot find
     if not _exists(record):
         # Without a number before the colon the engine picks a free port, so there is no race for one. It
         # is kept: a restarted server must be found at its old address.
         published = f"127.0.0.1:{record.port or ''}:3306"
-        label = hashlib.sha256(str(STATE).encode()).hexdigest()[:12]
         environment = {"MYSQL_ALLOW_EMPTY_PASSWORD": "yes", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD": "yes"}
         environment.update(record.env)
         settings = [part for key, value in environment.items() for part in ("--env", f"{key}={value}")]
-        labels = ["--label", f"qops.checkout={label}", "--label", f"qops.server={record.name}"]
+        labels = ["--label", f"qops.checkout={_CHECKOUT}", "--label", f"qops.server={record.name}"]
         create = ["create", "--name", _container(record), "--publish", published, *labels, *settings]
         _docker(*create, _IMAGES[record.product], *_DEFAULTS, *record.options)
     _docker("start", _container(record))
@@ -80,7 +82,7 @@ def wait(record: Record) -> Record:
             break
         time.sleep(_POLL_SECONDS)
     log = "\n".join(_docker("logs", "--tail", "12", _container(record)).splitlines())
-    raise ServerError(f"server {record.name} in container {_container(record)} does not answer; its log:\n{log}")
+    raise ServerError(f"server {record.name} ({_container(record)}) does not answer; its log:\n{log}")
 
 
 def alive(record: Record) -> bool:
@@ -106,7 +108,7 @@ def remove(record: Record) -> None:
 
 def _container(record: Record) -> str:
     # Two checkouts on one machine share an engine.
-    return f"qops-{hashlib.sha256(str(STATE).encode()).hexdigest()[:12]}-{record.name}"
+    return f"qops-{_CHECKOUT}-{record.name}"
 
 
 def _exists(record: Record) -> bool:

@@ -89,7 +89,7 @@ class Record:
             url=f"mysql://root@127.0.0.1:{self.port}/",
             host="127.0.0.1",
             port=self.port,
-            socket=Path(self.socket) if local and self.socket else None,
+            socket=Path(self.socket) if local else None,
             pid=self.pid or None,
             datadir=self.datadir if local else None,
             version=self.version,

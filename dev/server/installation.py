@@ -8,10 +8,13 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dev.server import packages
 from dev.server.files import ServerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,19 +22,19 @@ class Installation:
     """A server program that can be run here.
 
     `command` is the argv that everything else is appended to, `--no-defaults` included (it must come
-    first). `share` is the folder of the SQL files that create MariaDB's system tables.
+    first). `origin` names the program, its version and where it comes from. `share` is the folder of the SQL
+    files that create MariaDB's system tables.
     """
 
     product: str
     command: tuple[str, ...]
-    version: str
     origin: str
     share: Path | None = None
 
     @property
     def slug(self) -> str:
         """A folder name that changes when the program does."""
-        return re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.product}-{self.version}-{self.origin}")[:80]
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.origin)[:80]
 
 
 def find(product: str) -> Installation | None:
@@ -78,18 +81,19 @@ def _on_path() -> Installation | None:
     oldest_major = 8
     if "MariaDB" in text or version is None or int(version[1]) < oldest_major:
         return None
-    return Installation("mysql", (program, "--no-defaults"), f"{version[1]}.{version[2]}", f"{program} on the PATH")
+    return Installation(
+        "mysql", (program, "--no-defaults"), f"{program} {version[1]}.{version[2]} on the PATH"
+    )
 
 
 def _from_folder(product: str, folder: Path) -> Installation:
     usr = folder / "usr"
-    program = next(
-        (path for path in (usr / "sbin/mariadbd", usr / "sbin/mysqld") if path.exists()),
-        None,
-    )
+    program = next((path for path in (usr / "sbin/mariadbd", usr / "sbin/mysqld") if path.exists()), None)
     if program is None:
         raise ServerError(f"no server program in {folder}: delete that folder and start again")
-    share = next((path for path in (usr / "share/mariadb", usr / "share/mysql") if path.is_dir()), usr / "share")
+    share = usr / "share/mariadb"
+    if not share.is_dir():
+        share = usr / "share/mysql"
     command = (
         *_loader(folder),
         str(program),
@@ -100,8 +104,8 @@ def _from_folder(product: str, folder: Path) -> Installation:
         f"--plugin-dir={usr}/lib/mysql/plugin",
     )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    origin = f"package {manifest['server']} of the distribution's suite {manifest['suite']}, unpacked privately"
-    return Installation(product, command, manifest["version"], origin, share)
+    origin = f"{manifest['server']} {manifest['version']} from suite {manifest['suite']}, unpacked privately"
+    return Installation(product, command, origin, share)
 
 
 def _loader(folder: Path) -> list[str]:
@@ -120,7 +124,12 @@ def _loader(folder: Path) -> list[str]:
 def _version_text(command: list[str]) -> str:
     try:
         done = subprocess.run(
-            [*command, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+            [*command, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return "MariaDB (unknown: the program does not answer)"

@@ -59,7 +59,7 @@ def unpack(product: str) -> Path:
                 # Only what is complete gets this name, so a killed download is never taken for one.
                 draft.rename(folder)
                 return folder
-        raise ServerError("; ".join(problems) or "the machine's apt sources name no archive of its distribution")
+        raise ServerError("; ".join(problems) or "apt's sources name no archive of the distribution")
 
 
 class _Apt:
@@ -150,9 +150,10 @@ Acquire::Retries "3";
 def _suites(product: str) -> list[tuple[str, str]]:
     """Return (archive, suite) in the order to try: the machine's own suite, then unstable for MySQL."""
     known = _os_release()
-    codenames = [known[key] for key in ("VERSION_CODENAME", "UBUNTU_CODENAME", "DEBIAN_CODENAME") if key in known]
+    codenames = [known.get(f"{key}_CODENAME", "") for key in ("VERSION", "UBUNTU", "DEBIAN")]
     own = {*codenames, "stable", "testing", "unstable", "sid"}
-    listed = re.findall(r"'(\S+?)/?/dists/([^/']+)/(?:In)?Release", _run(["apt-get", "update", "--print-uris"]))
+    configured = _run(["apt-get", "update", "--print-uris"])
+    listed = re.findall(r"'(\S+?)/?/dists/([^/']+)/(?:In)?Release", configured)
     found = list(dict.fromkeys((site, suite) for site, suite in listed if suite in own))
     # A distribution's main archive also carries its updates; third parties reuse the suite's name only.
     found.sort(key=lambda pair: (pair[0], f"{pair[1]}-updates") not in listed)
@@ -178,7 +179,13 @@ def _run(command: list[str], cwd: Path | None = None) -> str:
     """
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
-        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()

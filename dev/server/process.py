@@ -50,7 +50,7 @@ def launch(record: Record, installation: Installation) -> Record:
     if the server ends or does not answer within 120 s.
     """
     for attempt in range(_TRIES):
-        record = dataclasses.replace(record, port=_free_port(record.port), socket=_socket_path())
+        record = dataclasses.replace(record, port=_free_port(record.port), socket=_socket_path(record.socket))
         log_start = record.error_log.stat().st_size if record.error_log.exists() else 0
         record = _spawn(record, installation)
         try:
@@ -119,8 +119,9 @@ def alive(record: Record) -> bool:
         argv = Path(f"/proc/{record.pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    # Just after the fork the argv is still the shell's, which names the data folder too.
-    return f"--datadir={record.datadir}".encode() in argv
+    # Just after the fork the argv is still the shell's, which names the data folder too; a process that is
+    # ending has none any more.
+    return argv == [b""] or f"--datadir={record.datadir}".encode() in argv
 
 
 def end(record: Record, number: signal.Signals = signal.SIGTERM) -> Record:
@@ -144,7 +145,7 @@ def end(record: Record, number: signal.Signals = signal.SIGTERM) -> Record:
         raise ServerError(f"server {record.name} (pid {record.pid}) does not end; see {record.error_log}")
     if record.socket:
         shutil.rmtree(Path(record.socket).parent, ignore_errors=True)
-    return dataclasses.replace(record, pid=0, started=0, socket="").save()
+    return dataclasses.replace(record, pid=0, started=0).save()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -155,7 +156,9 @@ def start_ticks(pid: int) -> int | None:
         return None
     # The program's name is in brackets and can hold anything: the fields are counted behind it.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    # A killed process is a zombie while its other threads still end, and those hold its port and files.
+    gone = fields[0] in "ZX" and int(fields[17]) <= 1
+    return None if gone else int(fields[19])
 
 
 def greeting(host: str, port: int, path: str = "") -> str | None:
@@ -216,12 +219,22 @@ def _free_port(wanted: int) -> int:
     raise ServerError("no free port on 127.0.0.1")
 
 
-def _socket_path() -> str:
-    """Return a path for a socket in a new folder; the system allows 107 bytes."""
+def _socket_path(wanted: str) -> str:
+    """Return a path for a socket in a new private folder: the wanted one, or a new one if that is taken.
+
+    The folder is a temporary one because a socket's path may have 107 bytes at most.
+    """
+    if wanted:
+        try:
+            Path(wanted).parent.mkdir(mode=0o700)
+        except OSError:
+            pass
+        else:
+            return wanted
     folder = tempfile.mkdtemp(prefix="qops-")
     if len(os.fsencode(folder)) > _SOCKET_PATH_BYTES - len("/s.sock"):
         Path(folder).rmdir()
-        folder = tempfile.mkdtemp(prefix="qops-", dir="/tmp")  # noqa: S108 - the folder itself is private
+        folder = tempfile.mkdtemp(prefix="qops-", dir="/tmp")
     return f"{folder}/s.sock"
 
 

@@ -148,7 +148,8 @@ def _external(name: str, product: str, options: Sequence[str]) -> Server | None:
     path = urllib.parse.parse_qs(parts.query).get("unix_socket", [""])[0]
     version = process.greeting(host, port, path)
     if version is None:
-        raise ServerError(f"the server that QOPS_TEST_URL names does not answer at {path or f'{host}:{port}'}")
+        address = path or f"{host}:{port}"
+        raise ServerError(f"the server that QOPS_TEST_URL names does not answer at {address}")
     return Server(
         name=name,
         url=url,
@@ -214,9 +215,8 @@ def _start(wanted: Record) -> Record:
             )
         # Whoever started it may have been killed while waiting for it.
         return docker.wait(found) if found.kind == "docker" else process.wait(found)
-    fits = found.product == wanted.product and datadir.initial_options(found.options) == datadir.initial_options(
-        wanted.options
-    )
+    initial = [datadir.initial_options(record.options) for record in (found, wanted)]
+    fits = found.product == wanted.product and initial[0] == initial[1]
     # A container's options are fixed when it is created.
     if not fits or (found.kind == "docker" and not same):
         _remove(found)
@@ -236,24 +236,20 @@ def _launch(record: Record) -> Record:
             program = installation.unpack(record.product)
         except ServerError as error:
             raise ServerError(_NOTHING.format(product=record.product, error=error)) from error
-    if record.datadir.exists() and record.origin != _origin(program):
+    if record.datadir.exists() and record.origin != program.origin:
         # Data of another program or version: an upgrade takes long and a downgrade fails.
         record.forget()
-    record = dataclasses.replace(record, kind="process", origin=_origin(program))
+    record = dataclasses.replace(record, kind="process", origin=program.origin)
     if not record.datadir.exists():
         datadir.create(record, program)
     return process.launch(record, program)
-
-
-def _origin(program: installation.Installation) -> str:
-    return f"{program.version} from {program.origin}"
 
 
 _NOTHING = """\
 no {product} server for demo and tests: there is none on the PATH, no Docker engine answers, and the
 distribution's packages cannot be used: {error}
 Do one of these:
-  set QOPS_TEST_URL=mysql://USER:PASSWORD@HOST:PORT/ to a MySQL server (8.0 or later) that may be filled with test data
+  set QOPS_TEST_URL=mysql://USER:PASSWORD@HOST:PORT/ (MySQL 8.0 or later; tests create and drop databases)
   install MySQL's server program (mysqld), for example with: apt-get install mysql-server-core
   start a Docker engine"""
 
