@@ -53,14 +53,15 @@ missing_packages() {
     if [ -n "${MYSQLCLIENT_CFLAGS:-}" ] && [ -n "${MYSQLCLIENT_LDFLAGS:-}" ]; then return; fi
     command -v pkg-config >/dev/null || echo pkg-config
     local library
-    for library in mysqlclient mariadb libmariadb; do
+    for library in mysqlclient mariadb libmariadb perconaserverclient; do
         if pkg-config --exists "$library" 2>/dev/null; then return; fi
     done
     echo default-libmysqlclient-dev
 }
 
 install_packages() {
-    local install="apt-get update && apt-get install -y --no-install-recommends $*"
+    # Not "&&": one third-party archive that does not answer fails the update, and does not matter here.
+    local install="apt-get update; apt-get install -y --no-install-recommends $*"
     if ! command -v apt-get >/dev/null; then
         fail "missing (by their Debian names): $*" \
             "Install what your system calls them: a C compiler, pkg-config, the headers of Python and of the" \
@@ -71,8 +72,15 @@ install_packages() {
             "    $install" ""
     fi
     say "installing system packages: $*"
-    DEBIAN_FRONTEND=noninteractive sh -c "{ $install; } </dev/null >.dev/apt.log 2>&1" ||
-        { tail -n 20 .dev/apt.log >&2; fail "apt-get failed; the whole log is .dev/apt.log"; }
+    DEBIAN_FRONTEND=noninteractive logged sh -c "$install"
+}
+
+# Runs a command that says more than anyone reads, unless it fails.
+logged() {
+    if ! "$@" </dev/null >>.dev/setup.log 2>&1; then
+        tail -n 30 .dev/setup.log >&2
+        fail "this failed: $*" "The whole log is .dev/setup.log"
+    fi
 }
 
 if complete; then exit 0; fi
@@ -85,6 +93,7 @@ if command -v flock >/dev/null; then
     if complete; then exit 0; fi
 fi
 
+: >.dev/setup.log
 python=$(find_python)
 packages=$(missing_packages "$python")
 if [ -n "$packages" ]; then
@@ -94,12 +103,12 @@ fi
 
 if ! usable 2>/dev/null; then
     rm -rf .venv
-    "$python" -m venv .venv
+    logged "$python" -m venv .venv
 fi
 rm -f .venv/.complete
 say "installing qops and its development tools into .venv (once) ..."
-pip=(.venv/bin/python -m pip --disable-pip-version-check --quiet install)
+pip=(.venv/bin/python -m pip --disable-pip-version-check install)
 # --group is known since pip 25.1; Python ships older ones.
-"${pip[@]}" --upgrade 'pip>=25.1'
-"${pip[@]}" --editable . --group dev
+logged "${pip[@]}" --upgrade 'pip>=25.1'
+logged "${pip[@]}" --editable . --group dev
 fingerprint .venv/bin/python >.venv/.complete

@@ -1,7 +1,9 @@
-"""A fresh data folder: a copy of a template that is initialised once per server program."""
+"""A fresh data folder: a copy of a template that is initialised once per server program and options."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from dev.server.installation import Installation
 
-# Options that only a fresh data folder can take: with one of them there is no use in the template.
+# Options that only a fresh data folder can take: each choice of them needs a template of its own.
 _AT_INITIALISATION = (
     "lower-case-table-names",
     "innodb-page-size",
@@ -58,22 +60,21 @@ def create(record: Record, installation: Installation) -> None:
     record.folder.mkdir(parents=True, exist_ok=True)
     draft = record.folder / "data.tmp"
     shutil.rmtree(draft, ignore_errors=True)
-    options = initial_options(record.options)
-    if options:
-        _initialise(installation, draft, options)
-    else:
-        shutil.copytree(_template(installation), draft)
+    shutil.copytree(_template(installation, initial_options(record.options)), draft)
     draft.rename(record.datadir)
 
 
-def _template(installation: Installation) -> Path:
+def _template(installation: Installation, options: Sequence[str]) -> Path:
+    # The program's origin names its version, so an upgraded program gets a new template.
+    identity = json.dumps([installation.product, installation.origin, *options])
+    name = f"{installation.product}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     with lock("template"):
-        template = STATE / "templates" / installation.slug
+        template = STATE / "templates" / name
         if not template.is_dir():
             template.parent.mkdir(parents=True, exist_ok=True)
-            draft = template.with_name(f"{template.name}.tmp")
+            draft = template.with_name(f"{name}.tmp")
             shutil.rmtree(draft, ignore_errors=True)
-            _initialise(installation, draft, ())
+            _initialise(installation, draft, options)
             draft.rename(template)
         return template
 

@@ -31,11 +31,6 @@ class Installation:
     origin: str
     share: Path | None = None
 
-    @property
-    def slug(self) -> str:
-        """A folder name that changes when the program does."""
-        return re.sub(r"[^A-Za-z0-9.]+", "-", self.origin)[:80]
-
 
 def find(product: str) -> Installation | None:
     """Return the installation on the PATH, or the one that was unpacked before; downloads nothing."""

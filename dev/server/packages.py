@@ -46,6 +46,7 @@ def unpack(product: str) -> Path:
             if shutil.which(tool) is None:
                 raise ServerError(f"no {tool} on this machine")
         STATE.mkdir(exist_ok=True)
+        _say(f"looking for {product} among the distribution's packages (only this first time) ...")
         problems = []
         for site, suite in _suites(product):
             with tempfile.TemporaryDirectory(prefix="unpack-", dir=STATE) as work:
@@ -86,7 +87,6 @@ class _Apt:
 
     def unpack(self, product: str) -> Path:
         """Download and unpack the product's newest server package; return the folder."""
-        _say(f"looking for {product} in the distribution's suite {self.suite} ...")
         self._apt("apt-get", "update", "-qq")
         server, version = self._server_package(product)
         wanted = [server]
@@ -94,7 +94,7 @@ class _Apt:
             wanted.append(server.replace("-server-", "-client-"))
         plan = self._apt("apt-get", "install", "-s", "--no-install-recommends", *wanted)
         names = [name for name in re.findall(r"^Inst (\S+)", plan, re.MULTILINE) if _WANTED.match(name)]
-        _say(f"downloading {server} {version} and its libraries ({len(names)} packages, once) ...")
+        _say(f"downloading {server} {version} and its libraries, {len(names)} packages, from {self.suite}")
         self._apt("apt-get", "download", "-qq", *names, cwd=self.work / "debs")
         root = self.work / "root"
         for package in sorted((self.work / "debs").glob("*.deb")):
