@@ -1,0 +1,3 @@
+"""Operations toolkit for job queues that live in MySQL."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,84 @@
+"""The `qops` command: which commands there are, and what happens before and after the one that runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from qops import __version__
+from qops.cli.command import fail
+from qops.errors import Failure, UsageError
+from qops.events import Events
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's UsageError, which it does not export
+
+app = typer.Typer(
+    name="qops",
+    help="Operate job queues that live in MySQL.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it with the flag's value
+    if wanted:
+        sys.stdout.write(f"qops {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def qops(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Operate job queues that live in MySQL."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return the exit code; a wrong command line is 64, also for scripts that parse."""
+    hide_password(arguments)
+    try:
+        result = app(arguments, prog_name="qops", standalone_mode=False)
+    except USAGE_ERROR as error:
+        context = getattr(error, "ctx", None)
+        usage = f"{context.get_usage()}\n" if context else ""
+        sys.stderr.write(usage)
+        message = error.format_message()  # type: ignore[attr-defined]
+        path = context.command_path if context else "qops"
+        failure = Failure.of(UsageError(f"{message} (see {path} --help)" if message else f"see {path} --help"))
+        fail(failure, wanted_format(arguments), Events())
+        return failure.exit
+    except (typer.Abort, KeyboardInterrupt):
+        return Failure.of(KeyboardInterrupt()).exit
+    return result if isinstance(result, int) else 0
+
+
+def wanted_format(arguments: list[str]) -> str:
+    """Return the format that a command line which does not parse was going to ask for."""
+    chosen = os.environ.get("QOPS_FORMAT", "table")
+    for index, argument in enumerate(arguments):
+        if argument == "--format" and index + 1 < len(arguments):
+            chosen = arguments[index + 1]
+        elif argument.startswith("--format="):
+            chosen = argument.removeprefix("--format=")
+    return chosen
+
+
+def hide_password(arguments: list[str]) -> None:
+    """Rewrite the process title at once when a URL on the command line may hold a password."""
+    if any(argument.startswith("--url") for argument in arguments):
+        from setproctitle import setproctitle  # noqa: PLC0415 - only then
+
+        command = next((argument for argument in arguments if not argument.startswith("-")), "")
+        setproctitle(f"qops {command}" if "://" not in command else "qops")

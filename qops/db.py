@@ -1,0 +1,354 @@
+"""The only door to MySQL: engine, session settings, error numbers, and transactions that are retried whole."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.pool import NullPool
+
+from qops.attributes import name_connection
+from qops.clock import Stop, backoff, sleep
+from qops.errors import ConnectionLost, Misconfigured, PrivilegeMissing, QopsError, TryLater, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qops.settings import Database
+
+T = TypeVar("T")
+
+# Error numbers, from the server's message reference; the driver's own are 2000-2999.
+LOCK_TIMEOUT, DEADLOCK, NOWAIT, DUPLICATE = 1205, 1213, 3572, 1062
+RETRYABLE = frozenset({LOCK_TIMEOUT, DEADLOCK, 3101})  # 3101: a group member refused the commit
+LOST = frozenset({1053, 1927, 2006, 2013, 2055, 4031})
+REFUSED = frozenset({1040, 1045, 1129, 1130, 1203, 1226, 1251, 1820, 1862, 2059, 2061, 3118, 3159, 3955})
+UNREACHABLE = frozenset({2002, 2003, 2005, 2007, 2012, 2026})
+READ_ONLY = frozenset({1290, 1792, 1836})
+DENIED = frozenset({1044, 1142, 1143, 1227, 1370, 1419})
+INTERRUPTED = frozenset({1317, 3024})
+STATEMENT_BINLOG = 1665
+NO_SUCH_OBJECT = frozenset({1049, 1051, 1054, 1146})
+
+MINIMUM_VERSION = (8, 0, 1)  # the first with SKIP LOCKED
+CONNECT_TIMEOUT_SECONDS = 10
+LOCK_WAIT_SECONDS = 3  # row locks and metadata locks: an operator's tool must not queue behind an incident
+OBSERVE_MILLISECONDS = 5_000
+SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
+"""Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
+NO_AUTO_VALUE_ON_ZERO, so that a zero date and an id of 0 are copied as they are."""
+
+
+class OtherServer(Misconfigured):
+    """The server is not a MySQL that qops works with; `flavor` and `version` say what it is."""
+
+    def __init__(self, flavor: str, version: str) -> None:
+        super().__init__(
+            f"{flavor} {version} is not supported: qops needs MySQL {'.'.join(map(str, MINIMUM_VERSION))} or later "
+            "(SKIP LOCKED, data_locks and READ COMMITTED sessions as MySQL has them)"
+        )
+        self.flavor = flavor
+        self.version = version
+
+
+class RowLocked(TryLater):
+    """A row that was asked for with NOWAIT is locked by somebody else."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server to talk to. `grants` renders the privileges that the running command needs, for messages."""
+
+    engine: sa.Engine
+    host: str
+    port: int | None
+    grants: Callable[[str, str], str] | None = field(default=None, compare=False)
+
+    def for_command(self, grants: Callable[[str, str], str]) -> Server:
+        """Return this server with `grants(account, schema)` to be quoted when a privilege is missing."""
+        return replace(self, grants=grants)
+
+    @contextmanager
+    def session(self) -> Iterator[sa.Connection]:
+        """Yield one connection for transactions; whatever is open at the end is rolled back.
+
+        Raises the error family only: what the driver raised inside is translated on its way out.
+        """
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except exc.DBAPIError as error:
+            raise self.translate(error) from error
+
+    @contextmanager
+    def observe(self) -> Iterator[sa.Connection]:
+        """Yield one connection in autocommit for reading: no read view outlives its statement.
+
+        Each SELECT is bounded by MAX_EXECUTION_TIME (milliseconds).
+        """
+        with self.session() as connection:
+            watching = connection.execution_options(isolation_level="AUTOCOMMIT")
+            watching.execute(sa.text("SET SESSION max_execution_time = :limit"), {"limit": OBSERVE_MILLISECONDS})
+            yield watching
+
+    def translate(self, error: exc.DBAPIError) -> QopsError:
+        """Return what a driver error means to the user, with the next thing to do."""
+        code, message = errno(error), _prose(error)
+        if code in DENIED:
+            return PrivilegeMissing(self._with_grants(message))
+        return explain(code, message, where=self.place, lost=error.connection_invalidated)
+
+    @property
+    def place(self) -> str:
+        """Where the server is, for messages: host and port, never a credential."""
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+    def _with_grants(self, message: str) -> str:
+        if self.grants is None:
+            return message
+        try:
+            with self.engine.connect() as connection:
+                account, schema = connection.execute(sa.select(sa.func.current_user(), sa.func.database())).one()
+        except (exc.DBAPIError, QopsError):
+            return message
+        return f"{message}; an administrator can run:\n{self.grants(quote_account(account), schema)}"
+
+
+def errno(error: BaseException) -> int:
+    """Return the server's or driver's error number in `error`, 0 if there is none."""
+    arguments = getattr(getattr(error, "orig", error), "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
+
+
+def explain(code: int, message: str, *, where: str, lost: bool) -> QopsError:
+    """Return the error of the family for error number `code` of the server at `where`."""
+    if code in LOST or lost:
+        return ConnectionLost(f"the connection to {where} was lost: {message}")
+    if code in UNREACHABLE:
+        return Unavailable(f"cannot connect to {where}: {message}; is the server up, and is --url right?")
+    if code in {2059, 2061, 1251}:
+        return Unavailable(
+            f"{where}: the client library lacks the account's authentication plugin: {message}; install the "
+            "library's plugin (Debian: libmariadb3 ships caching_sha2_password) or use an account it can serve"
+        )
+    if code in REFUSED:
+        return Unavailable(f"{where} refused the login: {message}")
+    if code in READ_ONLY:
+        return Unavailable(f"{where} is read-only: {message}; connect to the writable source")
+    if code == STATEMENT_BINLOG:
+        return Misconfigured(
+            f"{where}: binlog_format=STATEMENT forbids writes at READ COMMITTED: {message}; set "
+            "binlog_format=ROW in the server's option file (SET GLOBAL binlog_format = 'ROW' until the restart)"
+        )
+    if code == NOWAIT:
+        return RowLocked(f"the row is locked by another session: {message}")
+    if code in RETRYABLE or code in INTERRUPTED:
+        return TryLater(f"{where}: {message}; see what holds it with SHOW PROCESSLIST, then try again")
+    if code in NO_SUCH_OBJECT:
+        return Misconfigured(f"{where}: {message}; check --url and qops.toml, or create it with: qops init")
+    return QopsError(f"{where}: unexpected error {code}: {message}")
+
+
+def quote_account(account: str) -> str:
+    """Return `user@host`, as CURRENT_USER() gives it, in the quotes that GRANT wants."""
+    user, _, host = account.rpartition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (user, host))
+
+
+def quote_name(name: str) -> str:
+    """Return an identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def open_server(database: Database) -> Server:
+    """Prepare a server to talk to; nothing is sent until a session is opened.
+
+    Raises Misconfigured when nothing says where the server is.
+    """
+    arguments, where = _connect_arguments(database)
+    engine = sa.create_engine(
+        sa.URL.create("mysql+mysqldb"), poolclass=NullPool, connect_args=arguments, hide_parameters=True
+    )
+    event.listen(engine, "do_connect", _connect)
+    host, port = where
+    return Server(engine, host, port)
+
+
+def transact(
+    server: Server,
+    connection: sa.Connection,
+    work: Callable[[sa.Connection], T],
+    *,
+    attempts: int = 5,
+    stop: Stop | None = None,
+    on_retry: Callable[[int], None] | None = None,
+) -> T:
+    """Run `work` in one READ COMMITTED transaction and commit it; return what it returned.
+
+    A deadlock (1213), a lock timeout (1205: only the statement was undone) and a group's refusal at COMMIT
+    roll back and repeat the whole of it, up to `attempts` times with a jittered backoff; `on_retry` hears
+    each error number. Nothing else is repeated. Raises ConnectionLost with `in_commit` when the answer to
+    COMMIT was lost: then the caller has to look. The isolation level is asserted inside the transaction,
+    because a proxy that multiplexes connections can lose session settings.
+    """
+    for attempt in range(attempts):
+        committing = False
+        try:
+            _assert_read_committed(connection)
+            result = work(connection)
+            committing = True
+            connection.commit()
+        except exc.DBAPIError as error:
+            _roll_back(connection)
+            code = errno(error)
+            last = attempt + 1 == attempts or (stop is not None and stop.requested)
+            if code not in RETRYABLE or last:
+                translated = server.translate(error)
+                if isinstance(translated, ConnectionLost):
+                    translated.in_commit = committing
+                raise translated from error
+            if on_retry:
+                on_retry(code)
+            sleep(backoff(attempt, base=0.05, limit=1.0), stop or Stop())
+        except BaseException:
+            _roll_back(connection)
+            raise
+        else:
+            return result
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+
+@cache
+def statement(name: str) -> sa.TextClause:
+    """Return the documented query `qops/queries/NAME.sql`; its identifiers are the server's own."""
+    return sa.text(files("qops").joinpath("queries", f"{name}.sql").read_text(encoding="utf-8"))
+
+
+def _connect_arguments(database: Database) -> tuple[dict[str, Any], tuple[str, int | None]]:
+    """Turn the settings into the driver's arguments, and say in words where they lead."""
+    address = database.address
+    if address is None and database.option_file is None:
+        raise Misconfigured(
+            "no server is configured; give --url mysql://user@host:port/db, set QOPS_URL, or write [database] url "
+            "in qops.toml"
+        )
+    arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    if address:
+        if address.database:
+            arguments["database"] = address.database
+        if not database.url_yields:
+            arguments |= _address_arguments(database)
+    if database.option_file:
+        arguments["read_default_file"] = str(database.option_file)
+        arguments["read_default_group"] = database.option_group or "qops"
+    if "unix_socket" in arguments:
+        return arguments, (str(arguments["unix_socket"]), None)
+    if "host" in arguments:
+        return arguments, (str(arguments["host"]), arguments.get("port"))
+    return arguments, (f"the server of {database.option_file or 'the client library'}", None)
+
+
+def _address_arguments(database: Database) -> dict[str, Any]:
+    address = database.address
+    if address is None:
+        return {}
+    options = dict(address.options)
+    arguments: dict[str, Any] = {}
+    if address.host:
+        # The client library takes "localhost" to mean its default socket and forgets the port.
+        local = address.host == "localhost" and address.port is not None and "unix_socket" not in options
+        arguments["host"] = "127.0.0.1" if local else address.host
+    if address.port:
+        arguments["port"] = address.port
+    if address.user:
+        arguments["user"] = address.user
+    if database.password:
+        arguments["password"] = database.password.reveal()
+    if "connect_timeout" in options:
+        arguments["connect_timeout"] = int(options.pop("connect_timeout"))
+    for key in ("unix_socket", "ssl_mode"):
+        if key in options:
+            arguments[key] = options.pop(key)
+    if options:
+        arguments["ssl"] = {key.removeprefix("ssl_"): value for key, value in options.items()}
+    return arguments
+
+
+def _connect(dialect: Any, _record: object, _arguments: object, login: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Connect for the engine: name the server, name ourselves, then set what every session of qops has.
+
+    Runs for every connection, also after one was lost. An account whose second login is refused works
+    without the attribute.
+    """
+    connection = _log_in(dialect, login)
+    driver_error = dialect.loaded_dbapi.Error
+    try:
+        name_connection(connection, "qops")
+    except driver_error:
+        connection.close()
+        connection = _log_in(dialect, login)
+    connection.autocommit(False)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SET SESSION transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00', sql_mode = %s, "
+            "lock_wait_timeout = %s, innodb_lock_wait_timeout = %s",
+            (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS),
+        )
+    return connection
+
+
+def _log_in(dialect: Any, login: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is untyped
+    """Return a driver connection, or raise OtherServer before anything is sent that only MySQL understands."""
+    connection = dialect.loaded_dbapi.connect(**login)
+    flavor, version = identify(connection.get_server_info())
+    if flavor != "MySQL" or version_tuple(version) < MINIMUM_VERSION:
+        connection.close()
+        raise OtherServer(flavor, version)
+    return connection
+
+
+def identify(greeting: str) -> tuple[str, str]:
+    """Return flavor and version from the version in a server's greeting.
+
+    MariaDB prefixes `5.5.5-` for old replication clients and names itself in the rest.
+    """
+    if "mariadb" in greeting.lower():
+        version = greeting.removeprefix("5.5.5-")
+        return "MariaDB", version.split("-")[0]
+    return "MySQL", greeting
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return the numbers at the head of a version: `9.7.4-2` is (9, 7, 4)."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def _assert_read_committed(connection: sa.Connection) -> None:
+    level = connection.execute(sa.text("SELECT @@transaction_isolation")).scalar_one()
+    if level != "READ-COMMITTED":
+        raise Misconfigured(
+            f"this session is at {level} although qops set READ COMMITTED: a proxy in between loses session "
+            "settings; connect to the server directly"
+        )
+
+
+def _roll_back(connection: sa.Connection) -> None:
+    """Undo what is open; if even that fails the connection is broken and the server undoes it."""
+    try:
+        connection.rollback()
+    except exc.DBAPIError:
+        connection.invalidate()
+        connection.rollback()
+
+
+def _prose(error: exc.DBAPIError) -> str:
+    """Return the server's own sentence, without SQLAlchemy's statement and parameters."""
+    arguments = getattr(error.orig, "args", ())
+    return str(arguments[1]) if len(arguments) > 1 else str(error.orig)

@@ -1,0 +1,116 @@
+"""The error family, and the one boundary that turns exceptions into exit codes.
+
+Every error says what happened, to which object, and what to type next. The exit codes are those that
+scripts and cron rely on; 1 and 2 are not here because they belong to results, not to failures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OK, ATTENTION, CRITICAL = 0, 1, 2
+
+
+class QopsError(Exception):
+    """A failure that qops understands. `exit_code` and `kind` are what scripts see."""
+
+    exit_code: ClassVar[int] = 70
+    kind: ClassVar[str] = "internal"
+
+
+class UsageError(QopsError):
+    """The command line is wrong."""
+
+    exit_code = 64
+    kind = "usage"
+
+
+class Unavailable(QopsError):
+    """The server cannot serve this: unreachable, login refused, read-only, full, or lost in the middle."""
+
+    exit_code = 69
+    kind = "unavailable"
+
+
+class ConnectionLost(Unavailable):
+    """The connection broke. `in_commit`: the fate of the transaction is unknown until looked at."""
+
+    def __init__(self, message: str, *, in_commit: bool = False) -> None:
+        super().__init__(message)
+        self.in_commit = in_commit
+
+
+class TryLater(QopsError):
+    """Something did not clear in time: a lock, a throttle, the brake, another run."""
+
+    exit_code = 75
+    kind = "try-later"
+
+
+class PrivilegeMissing(QopsError):
+    """A privilege is missing; the message holds the GRANT."""
+
+    exit_code = 77
+    kind = "privilege"
+
+
+class Misconfigured(QopsError):
+    """Configuration, schema or a server setting does not allow it."""
+
+    exit_code = 78
+    kind = "configuration"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What scripts see of an error: the `error` object of the JSON documents."""
+
+    exit: int
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Describe `error`; what is not ours is a bug (70), an interrupt is its signal (128 + n)."""
+        if isinstance(error, QopsError):
+            return cls(error.exit_code, error.kind, str(error))
+        if isinstance(error, KeyboardInterrupt):
+            return cls(128 + signal.SIGINT, "signal", "stopped by SIGINT")
+        return cls(QopsError.exit_code, QopsError.kind, f"{type(error).__name__}: {error}")
+
+
+def boundary(command: Callable[[], int], report: Callable[[Failure], None]) -> int:
+    """Run `command` and return its exit code; an exception becomes `report(Failure)` and its exit code.
+
+    A bug (70) prints its traceback to stderr, because the person who sees it has to send it to somebody.
+    A reader that went away (`| head -1`) is not an error: the output it wanted is complete.
+    """
+    try:
+        return command()
+    except BrokenPipeError:
+        abandon_stdout()
+        return OK
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary is where all of them end
+        failure = Failure.of(error)
+        if failure.exit == QopsError.exit_code:
+            traceback.print_exception(error)
+        try:
+            report(failure)
+        except BrokenPipeError:
+            abandon_stdout()
+        return failure.exit
+
+
+def abandon_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush cannot complain about a closed pipe."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

@@ -1,0 +1,85 @@
+"""What each command needs to be allowed to do: the one list behind messages, doctor, README and grants.sql.
+
+Measured with fresh accounts: FOR UPDATE needs UPDATE or DELETE on the table, INSERT alone on the archive is not
+enough to compare what arrived, and the InnoDB status needs PROCESS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qops.db import quote_account, quote_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qops.settings import QueueSettings
+
+LEDGER_TABLE = "qops_runs"
+
+
+@dataclass(frozen=True)
+class Need:
+    """Privileges on one object: `table`, `archive`, `ledger`, `schema`, `server`, or `schema.table` by name.
+
+    A command works without an optional one and says what it then cannot do (`purpose`).
+    """
+
+    privileges: str
+    on: str
+    purpose: str
+    optional: bool = False
+
+
+_LEDGER = Need("SELECT, INSERT, UPDATE", "ledger", "record the run and see the brake", optional=True)
+_PURGE = Need("PROCESS", "server", "see purge lag and who causes it", optional=True)
+_READ = Need("SELECT", "table", "read jobs")
+_CHANGE = Need("SELECT, UPDATE", "table", "lock and change jobs")
+
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "init": (Need("SELECT, CREATE, ALTER, INDEX", "schema", "create tables and indexes"),),
+    "doctor": (
+        _READ,
+        _PURGE,
+        Need("SELECT", "performance_schema.*", "see sessions and their isolation levels", optional=True),
+    ),
+    "archive": (
+        Need("SELECT, DELETE", "table", "lock finished jobs and delete what was copied"),
+        Need("SELECT, INSERT", "archive", "copy jobs and compare what arrived"),
+        _LEDGER,
+        _PURGE,
+    ),
+    "requeue": (_CHANGE, _LEDGER),
+    "promote": (_CHANGE, _LEDGER),
+    "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),
+    "resume": (Need("SELECT, INSERT, UPDATE", "ledger", "release the brake"),),
+    "health": (_READ, _PURGE, Need("SELECT", "ledger", "see the brake and past runs", optional=True)),
+    "worker": (Need("SELECT, INSERT, UPDATE", "table", "enqueue, claim, complete and fail jobs"),),
+}
+
+
+def grants_for(command: str, settings: QueueSettings) -> Callable[[str, str], str]:
+    """Return a function (account, schema) → the GRANT statements that `command` needs, one a line."""
+
+    def render(account: str, schema: str) -> str:
+        return "\n".join(grant(need, settings, account, schema) for need in NEEDS.get(command, ()))
+
+    return render
+
+
+def grant(need: Need, settings: QueueSettings, account: str, schema: str) -> str:
+    """Return the GRANT statement for one need, quoted for this queue."""
+    return f"GRANT {need.privileges} ON {_object(need.on, settings, schema)} TO {quote_account(account)};"
+
+
+def _object(on: str, settings: QueueSettings, schema: str) -> str:
+    tables = {"table": settings.table, "archive": settings.archive_table, "ledger": LEDGER_TABLE}
+    if on in tables:
+        return f"{quote_name(schema)}.{quote_name(tables[on])}"
+    if on == "server":
+        return "*.*"
+    if on == "schema":
+        # At this level, and only there, MySQL reads _ and % in the schema's name as wildcards.
+        return quote_name(schema.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")) + ".*"
+    return on

@@ -1,0 +1,16 @@
+-- The columns of one table, in order, as far as the account may see them (it needs any privilege on each).
+-- MySQL 8.0 and later. Names are compared by equality; the aliases are there because 8.0 returns column
+-- names of information_schema in upper case whatever the query says.
+SELECT column_name AS name,
+       LOWER(data_type) AS data_type,
+       CAST(column_type AS CHAR) AS column_type,
+       is_nullable AS nullable,
+       character_maximum_length AS length,
+       datetime_precision AS `precision`,
+       character_set_name AS charset,
+       collation_name AS collation,
+       UPPER(extra) AS extra
+  FROM information_schema.columns
+ WHERE table_schema = :schema
+   AND table_name = :table
+ ORDER BY ordinal_position

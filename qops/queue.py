@@ -1,0 +1,305 @@
+"""A queue: the user's table, roles and states as SQLAlchemy columns and predicates, verified against the server.
+
+A name is used literally and quoted everywhere. What the configuration says is compared with
+information_schema once, at first use, so that a wrong type or a missing ENUM member is an error with a name
+before any row changes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.sql.elements import quoted_name
+
+from qops.db import statement
+from qops.errors import Misconfigured
+from qops.settings import ROLES, STATES, QueueSettings, StateValue, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+TIMES = frozenset({"timestamp", "datetime"})
+ROLE_TYPES: Mapping[str, frozenset[str]] = {
+    "id": INTEGERS | {"char", "varchar"},
+    "status": INTEGERS | {"char", "varchar", "enum"},
+    "priority": INTEGERS,
+    "available_at": TIMES,
+    "claimed_by": TEXTS,
+    "lease_until": TIMES,
+    "attempts": INTEGERS,
+    "max_attempts": INTEGERS,
+    "last_error": TEXTS,
+    "created_at": TIMES,
+    "finished_at": TIMES,
+}
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True)
+class ColumnFact:
+    """One column as information_schema describes it."""
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: bool
+    length: int | None
+    precision: int | None
+    charset: str | None
+    collation: str | None
+    extra: str
+
+    @property
+    def generated(self) -> bool:
+        """Whether the server computes it (`DEFAULT_GENERATED` is an ordinary default)."""
+        return "VIRTUAL GENERATED" in self.extra or "STORED GENERATED" in self.extra
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The members of an ENUM, in order; empty for other types."""
+        if self.data_type != "enum":
+            return ()
+        return tuple(label.replace("''", "'") for label in _LABEL.findall(self.column_type))
+
+
+@dataclass(frozen=True)
+class QueueTable:
+    """A verified queue. `facts` and `archive_facts` map column names to what the server says of them."""
+
+    settings: QueueSettings
+    schema: str
+    table: sa.Table
+    archive: sa.Table
+    columns: Mapping[str, sa.Column[Any]]
+    states: Mapping[str, tuple[StateValue, ...]]
+    order: tuple[sa.ColumnElement[Any], ...]
+    facts: Mapping[str, ColumnFact]
+    archive_facts: Mapping[str, ColumnFact]
+
+    @property
+    def name(self) -> str:
+        """The queue's name in the configuration."""
+        return self.settings.name
+
+    @property
+    def id(self) -> sa.Column[Any]:
+        """The column that identifies a job."""
+        return self.columns["id"]
+
+    def has(self, role: str) -> bool:
+        """Whether the queue has `role`."""
+        return role in self.columns
+
+    def has_state(self, state: str) -> bool:
+        """Whether the queue has `state`."""
+        return state in self.states
+
+    def require(self, command: str, *, roles: tuple[str, ...] = (), states: tuple[str, ...] = ()) -> None:
+        """Raise Misconfigured naming every role and state that `command` needs and this queue lacks."""
+        missing = [f"role {role!r}" for role in roles if role not in self.columns]
+        missing += [f"state {state!r}" for state in states if state not in self.states]
+        if missing:
+            raise Misconfigured(
+                f"{command} needs what queue {self.name!r} does not have: {', '.join(missing)}; map them in "
+                f"[queues.{self.name}.columns] and [queues.{self.name}.states], or add them to table "
+                f"{self.table.name!r}"
+            )
+
+    def value(self, state: str) -> StateValue:
+        """Return the value that qops writes for `state`."""
+        return self.states[state][0]
+
+    def in_state(self, *states: str) -> sa.ColumnElement[bool]:
+        """Return the predicate "the job is in one of `states`"; an equality where there is one value."""
+        values = [value for state in states for value in self.states[state]]
+        status = self.columns["status"]
+        return status == values[0] if len(values) == 1 else status.in_(values)
+
+    def state_of(self, value: StateValue | None) -> str | None:
+        """Return the state that a status value means, None for a value that no state has.
+
+        Labels are compared as MySQL compares them by default: without case.
+        """
+        for state, values in self.states.items():
+            for candidate in values:
+                if candidate == value or str(candidate).lower() == str(value).lower():
+                    return state
+        return None
+
+    def now(self, role: str) -> sa.ColumnElement[Any]:
+        """Return the server's present instant as column `role` stores it.
+
+        A TIMESTAMP is absolute. A DATETIME means what `clock` says. Raises Misconfigured where a DATETIME is
+        compared and no clock is declared.
+        """
+        fact = self.facts[self.columns[role].name]
+        if fact.data_type == "timestamp":
+            return sa.func.now(sa.text("6"))
+        clock = self.settings.clock
+        if clock is None:
+            raise Misconfigured(
+                f"column {fact.name!r} of table {self.table.name!r} is a DATETIME, which does not say in which "
+                f'time zone it was written; set clock = "utc" in [queues.{self.name}] if the workers write '
+                'UTC_TIMESTAMP() or their sessions are at +00:00, or clock = "+08:00" for sessions at that offset'
+            )
+        instant = sa.func.utc_timestamp(sa.text("6"))
+        minutes = _offset_minutes(clock)
+        return instant if minutes == 0 else shift(instant, minutes * 60_000_000)
+
+    def in_time(self, role: str, microseconds: int | sa.ColumnElement[int]) -> sa.ColumnElement[Any]:
+        """Return the instant `microseconds` from now (negative: ago) as column `role` stores it."""
+        return shift(self.now(role), microseconds)
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """The columns a job is copied to the archive by: all that the archive does not compute itself."""
+        generated = {name for name, fact in self.archive_facts.items() if fact.generated}
+        return tuple(name for name in self.facts if name not in generated)
+
+
+def shift(instant: sa.ColumnElement[Any], microseconds: int | sa.ColumnElement[int]) -> sa.ColumnElement[Any]:
+    """Return `instant` moved by `microseconds`: whole numbers, so nothing is rounded on the way."""
+    return sa.func.timestampadd(sa.text("MICROSECOND"), microseconds, instant)
+
+
+def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
+    """Read the queue's tables from information_schema and hold the configuration against them.
+
+    Raises Misconfigured (78) for a missing table, column, ENUM member or a type that a role cannot have, and
+    the server's own refusal where the account may not see the table. The archive may be missing: then
+    `archive_facts` is empty, and the commands that need it say so.
+    """
+    schema = connection.execute(sa.select(sa.func.database())).scalar_one()
+    if schema is None:
+        raise Misconfigured("no database is selected; name it in the URL (mysql://…/app) or the option file")
+    facts = describe(connection, schema, settings.table)
+    if not facts:
+        # Either it does not exist or this account may not know: the server's answer tells which.
+        connection.execute(sa.select(sa.literal(1)).select_from(bare_table(settings.table)).limit(0))
+    columns = _choose_columns(settings, facts)
+    table = bare_table(settings.table, facts)
+    mapped = {role: table.columns[column] for role, column in columns.items()}
+    states = _choose_states(settings, facts[columns["status"]])
+    archive_facts = describe(connection, schema, settings.archive_table)
+    return QueueTable(
+        settings=settings,
+        schema=schema,
+        table=table,
+        archive=bare_table(settings.archive_table, archive_facts),
+        columns=mapped,
+        states=states,
+        order=_choose_order(settings, table, mapped),
+        facts=facts,
+        archive_facts=archive_facts,
+    )
+
+
+def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
+    """Return the columns of a table in order, as far as this account may see them; empty if it sees none."""
+    rows = connection.execute(statement("columns"), {"schema": schema, "table": table})
+    return {row.name: ColumnFact(**{**row._mapping, "nullable": row.nullable == "YES"}) for row in rows}  # noqa: SLF001
+
+
+def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.Table:
+    """Return a Table with quoted names and no more knowledge of types than binding values needs."""
+    return sa.Table(
+        quoted_name(name, quote=True),
+        sa.MetaData(),
+        *(sa.Column(quoted_name(column, quote=True)) for column in facts or {}),
+    )
+
+
+def _choose_columns(settings: QueueSettings, facts: Mapping[str, ColumnFact]) -> dict[str, str]:
+    by_lower = {name.lower(): name for name in facts}
+    chosen: dict[str, str] = {}
+    for role in ROLES:
+        wanted = settings.columns.get(role, role)
+        if wanted is None:
+            continue
+        name = by_lower.get(wanted.lower())
+        if name is None:
+            if role in settings.columns or settings.strict or role in {"id", "status"}:
+                raise Misconfigured(
+                    f"table {settings.table!r} has no column {wanted!r} for the role {role!r}; "
+                    f"{nearest(wanted, facts)} Name it in [queues.{settings.name}.columns], or run: qops init --repair"
+                )
+            continue
+        _check_type(settings, role, facts[name])
+        chosen[role] = name
+    return chosen
+
+
+def _check_type(settings: QueueSettings, role: str, fact: ColumnFact) -> None:
+    allowed = ROLE_TYPES.get(role)
+    if allowed is not None and fact.data_type not in allowed:
+        raise Misconfigured(
+            f"column {fact.name!r} of table {settings.table!r} is {fact.column_type}, which cannot be the role "
+            f"{role!r} (it may be {', '.join(sorted(allowed))}); choose another column in "
+            f"[queues.{settings.name}.columns]"
+        )
+
+
+def _choose_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tuple[StateValue, ...]]:
+    """Return the states that the queue has, each with values that the status column can hold."""
+    if settings.states is not None:
+        states = dict(settings.states)
+    else:
+        labels = {label.lower() for label in status.labels}
+        implied = not settings.strict and bool(labels)
+        states = {s: (s,) for s in STATES if not implied or s in labels or s in {"pending", "done"}}
+    for state, values in states.items():
+        for value in values:
+            _check_value(settings, status, state, value)
+    return states
+
+
+def _check_value(settings: QueueSettings, status: ColumnFact, state: str, value: StateValue) -> None:
+    where = f"column {status.name!r} of table {settings.table!r}"
+    hint = f"set it in [queues.{settings.name}.states]"
+    if (status.data_type in INTEGERS) != isinstance(value, int):
+        raise Misconfigured(
+            f"{where} is {status.column_type}, so the state {state!r} cannot be {value!r}: MySQL would convert "
+            f"every row to compare them and use no index; {hint}"
+        )
+    if status.data_type == "enum" and str(value).lower() not in {label.lower() for label in status.labels}:
+        raise Misconfigured(
+            f"{where} is {status.column_type} and has no member {value!r} for the state {state!r}; {hint}, "
+            "or append it with: qops init --repair"
+        )
+    if status.length is not None and len(str(value)) > status.length:
+        raise Misconfigured(f"{where} holds {status.length} characters, {value!r} for {state!r} is longer; {hint}")
+
+
+def _choose_order(
+    settings: QueueSettings, table: sa.Table, columns: Mapping[str, sa.Column[Any]]
+) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the claim's ORDER BY; an item is a role or a column, optionally with `asc` or `desc`."""
+    written = settings.order
+    if written is None:
+        written = ("priority desc", "id") if "priority" in columns else ("id",)
+    chosen: list[sa.ColumnElement[Any]] = []
+    for item in written:
+        name, _, direction = item.strip().rpartition(" ")
+        if direction.lower() not in {"asc", "desc"} or not name:
+            name, direction = item.strip(), "asc"
+        column = columns.get(name, table.columns.get(name))
+        if column is None:
+            raise Misconfigured(
+                f"[queues.{settings.name}] order names {name!r}, which is neither a role nor a column of table "
+                f"{settings.table!r}; {nearest(name, [*columns, *table.columns.keys()])}"
+            )
+        chosen.append(column.desc() if direction.lower() == "desc" else column)
+    return tuple(chosen)
+
+
+def _offset_minutes(clock: str) -> int:
+    """Return the minutes east of UTC that a declared clock stands for."""
+    if clock == "utc":
+        return 0
+    hours, minutes = clock[1:].split(":")
+    return (int(hours) * 60 + int(minutes)) * (-1 if clock[0] == "-" else 1)
