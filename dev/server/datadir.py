@@ -105,8 +105,7 @@ def _mariadb_tables(installation: Installation) -> str:
         raise ServerError("no folder with MariaDB's system tables")
     settings = (
         # Bootstrap mode takes one statement a line.
-        "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\n"
-        "SET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n"
+        "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n"
     )
     files = [installation.share / name for name in _MARIADB_TABLES]
     tables = "".join(path.read_text(encoding="utf-8") for path in files if path.exists())

@@ -7,10 +7,11 @@ import functools
 import hashlib
 import shutil
 import subprocess
+import sys
 import time
 
 from dev.server.files import STATE, Record, ServerError
-from dev.server.process import greeting
+from dev.server.process import free_port, greeting
 
 _CHECKOUT = hashlib.sha256(str(STATE).encode()).hexdigest()[:12]
 
@@ -45,26 +46,35 @@ def origin(product: str) -> str:
     return f"Docker image {_IMAGES[product]}"
 
 
-def launch(record: Record) -> Record:
-    """Start the record's container, creating it if there is none; return the record of what answers.
+def create(record: Record) -> Record:
+    """Create the record's container if there is none; return the record with the container's port.
 
-    Raises ServerError with the end of the container's log if it does not answer within 180 s.
+    Raises ServerError if the engine cannot get the image.
     """
-    record.save()  # first, so that a start that is cut short leaves nothing that `stop` cannot find
     if not _exists(record):
-        # Without a number before the colon the engine picks a free port, so there is no race for one. It
-        # is kept: a restarted server must be found at its old address.
-        published = f"127.0.0.1:{record.port or ''}:3306"
+        # A port that the engine picks would be another one after each restart.
+        record = dataclasses.replace(record, port=free_port(record.port))
+        # Recorded first, so that a start that is cut short leaves nothing that `stop` cannot find.
+        record.save()
+        print(f"dev server: creating a container of {_IMAGES[record.product]}", file=sys.stderr, flush=True)
         environment = {"MYSQL_ALLOW_EMPTY_PASSWORD": "yes", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD": "yes"}
         environment.update(record.env)
         settings = [part for key, value in environment.items() for part in ("--env", f"{key}={value}")]
         labels = ["--label", f"qops.checkout={_CHECKOUT}", "--label", f"qops.server={record.name}"]
-        create = ["create", "--name", _container(record), "--publish", published, *labels, *settings]
-        _docker(*create, _IMAGES[record.product], *_DEFAULTS, *record.options)
+        published = ["--publish", f"127.0.0.1:{record.port}:3306"]
+        command = ["create", "--name", _container(record), *published, *labels, *settings]
+        _docker(*command, _IMAGES[record.product], *_DEFAULTS, *record.options)
+    return record
+
+
+def launch(record: Record) -> Record:
+    """Start the record's container; return the record of what answers.
+
+    Raises ServerError with the end of the container's log if it does not answer within 180 s.
+    """
     _docker("start", _container(record))
-    port = _docker("port", _container(record), "3306/tcp").split()[0].rpartition(":")[2]
     pid = _docker("inspect", "--format", "{{.State.Pid}}", _container(record)).strip()
-    return wait(dataclasses.replace(record, port=int(port), pid=int(pid)).save())
+    return wait(dataclasses.replace(record, pid=int(pid)).save())
 
 
 def wait(record: Record) -> Record:

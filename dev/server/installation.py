@@ -76,9 +76,7 @@ def _on_path() -> Installation | None:
     oldest_major = 8
     if "MariaDB" in text or version is None or int(version[1]) < oldest_major:
         return None
-    return Installation(
-        "mysql", (program, "--no-defaults"), f"{program} {version[1]}.{version[2]} on the PATH"
-    )
+    return Installation("mysql", (program, "--no-defaults"), f"{program} {version[1]}.{version[2]} on the PATH")
 
 
 def _from_folder(product: str, folder: Path) -> Installation:

@@ -45,11 +45,12 @@ def unpack(product: str) -> Path:
         for tool in ("apt-get", "apt-cache", "dpkg"):
             if shutil.which(tool) is None:
                 raise ServerError(f"no {tool} on this machine")
-        STATE.mkdir(exist_ok=True)
+        for leftover in STATE.glob(f"unpack-{product}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         _say(f"looking for {product} among the distribution's packages (only this first time) ...")
         problems = []
         for site, suite in _suites(product):
-            with tempfile.TemporaryDirectory(prefix="unpack-", dir=STATE) as work:
+            with tempfile.TemporaryDirectory(prefix=f"unpack-{product}-", dir=STATE) as work:
                 try:
                     draft = _Apt(Path(work), site, suite).unpack(product)
                 except ServerError as error:

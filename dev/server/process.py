@@ -50,7 +50,7 @@ def launch(record: Record, installation: Installation) -> Record:
     if the server ends or does not answer within 120 s.
     """
     for attempt in range(_TRIES):
-        record = dataclasses.replace(record, port=_free_port(record.port), socket=_socket_path(record.socket))
+        record = dataclasses.replace(record, port=free_port(record.port), socket=_socket_path(record.socket))
         log_start = record.error_log.stat().st_size if record.error_log.exists() else 0
         record = _spawn(record, installation)
         try:
@@ -206,7 +206,7 @@ def _listens(record: Record) -> bool:
     return False
 
 
-def _free_port(wanted: int) -> int:
+def free_port(wanted: int) -> int:
     """Return the wanted port if it is free, else (and for 0) any free one."""
     for port in (wanted, 0):
         with socket.socket() as probe:

@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import urllib.parse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dev.server import datadir, docker, installation, process
@@ -155,7 +156,7 @@ def _external(name: str, product: str, options: Sequence[str]) -> Server | None:
         url=url,
         host=host,
         port=port,
-        socket=None,
+        socket=Path(path) if path else None,
         pid=None,
         datadir=None,
         version=version,
@@ -229,13 +230,22 @@ def _start(wanted: Record) -> Record:
 def _launch(record: Record) -> Record:
     """Start a server that does not run, on its old data if there are any that fit."""
     program = installation.find(record.product)
+    engine = "no Docker engine answers"
     if program is None and docker.available():
-        return docker.launch(dataclasses.replace(record, kind="docker", origin=docker.origin(record.product)))
+        contained = dataclasses.replace(record, kind="docker", origin=docker.origin(record.product))
+        try:
+            contained = docker.create(contained)
+        except ServerError as error:
+            engine = f"the Docker engine is of no use ({error})"
+        else:
+            return docker.launch(contained)
     if program is None:
         try:
             program = installation.unpack(record.product)
         except ServerError as error:
-            raise ServerError(_NOTHING.format(product=record.product, error=error)) from error
+            raise ServerError(_NOTHING.format(product=record.product, engine=engine, error=error)) from error
+    if record.kind == "docker":
+        docker.remove(record)
     if record.datadir.exists() and record.origin != program.origin:
         # Data of another program or version: an upgrade takes long and a downgrade fails.
         record.forget()
@@ -246,8 +256,8 @@ def _launch(record: Record) -> Record:
 
 
 _NOTHING = """\
-no {product} server for demo and tests: there is none on the PATH, no Docker engine answers, and the
-distribution's packages cannot be used: {error}
+no {product} server for demo and tests: there is none on the PATH, {engine},
+and the distribution's packages cannot be used: {error}
 Do one of these:
   set QOPS_TEST_URL=mysql://USER:PASSWORD@HOST:PORT/ (MySQL 8.0 or later; tests create and drop databases)
   install MySQL's server program (mysqld), for example with: apt-get install mysql-server-core
