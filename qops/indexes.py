@@ -1,0 +1,59 @@
+"""The indexes of a table as information_schema describes them, and which of them serve a walk.
+
+SQLAlchemy's inspector drops the direction of a key part, so it is read here. A part of a functional index has
+no column; a prefix part cannot give an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qops.db import statement
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """One key part: its column (None for an expression), direction, and whether only a prefix is indexed."""
+
+    column: str | None
+    descending: bool
+    prefix: bool
+
+
+@dataclass(frozen=True)
+class Index:
+    """One index. Only a visible one is used by the optimizer."""
+
+    name: str
+    unique: bool
+    visible: bool
+    parts: tuple[IndexPart, ...]
+
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """The key parts' columns, in lower case as MySQL compares them."""
+        return tuple(part.column.lower() if part.column else None for part in self.parts)
+
+    def begins_with(self, *columns: str) -> bool:
+        """Whether it is visible and its first parts are whole `columns`, in this order."""
+        head = self.parts[: len(columns)]
+        return (
+            self.visible
+            and self.columns[: len(columns)] == tuple(column.lower() for column in columns)
+            and not any(part.prefix for part in head)
+        )
+
+
+def describe_indexes(connection: sa.Connection, schema: str, table: str) -> tuple[Index, ...]:
+    """Return the B-tree indexes of a table, PRIMARY first, as far as this account may see them."""
+    found: dict[str, Index] = {}
+    for row in connection.execute(statement("indexes"), {"schema": schema, "table": table}):
+        part = IndexPart(row.column_name, row.direction == "D", row.prefix is not None)
+        known = found.get(row.name)
+        parts = (*known.parts, part) if known else (part,)
+        found[row.name] = Index(row.name, not row.non_unique, row.visible == "YES", parts)
+    return tuple(sorted(found.values(), key=lambda index: index.name != "PRIMARY"))
