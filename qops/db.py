@@ -350,5 +350,5 @@ def _roll_back(connection: sa.Connection) -> None:
 
 def _prose(error: exc.DBAPIError) -> str:
     """Return the server's own sentence, without SQLAlchemy's statement and parameters."""
-    arguments = getattr(error.orig, "args", ())
+    arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
     return str(arguments[1]) if len(arguments) > 1 else str(error.orig)

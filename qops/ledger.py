@@ -1,0 +1,238 @@
+"""The run ledger and the brake: who changed this queue, when, with what result, and whether it may be changed.
+
+Every run of a command that changes rows is one entry in `qops_runs`: opened and committed before the work, closed
+after it, so that a crash leaves an entry that is visibly open. A pause is an entry of its own that stays open
+until `resume` closes it or its time has come. Where the table is missing or out of reach, commands work without
+it and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from qops.db import Server, errno, transact
+from qops.errors import Misconfigured
+from qops.privileges import LEDGER_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from qops.events import Events
+
+NO_SUCH_TABLE = 1146
+_COLUMNS = (
+    "id",
+    "command",
+    "queue",
+    "arguments",
+    "started_at",
+    "finished_at",
+    "expires_at",
+    "outcome",
+    "summary",
+    "operator",
+    "host",
+    "connection_id",
+    "reason",
+)
+_RUNS = sa.table(LEDGER_TABLE, *(sa.column(name) for name in _COLUMNS))
+_NOW = sa.func.now(sa.text("6"))
+_PAUSE = "pause"
+
+
+class LedgerMissing(Misconfigured):
+    """The ledger table does not exist in the queue's schema."""
+
+    def __init__(self) -> None:
+        super().__init__(f"table {LEDGER_TABLE!r} does not exist; create it with: qops init")
+
+
+@dataclass(frozen=True)
+class Brake:
+    """A pause in force: since when, until when (None: until resumed), why, and who set it."""
+
+    id: int
+    since: datetime
+    until: datetime | None
+    reason: str | None
+    operator: str | None
+
+    def __str__(self) -> str:
+        end = f" until {self.until:%Y-%m-%d %H:%M:%S}Z" if self.until else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"paused since {self.since:%Y-%m-%d %H:%M:%S}Z{end} by {self.operator or 'somebody'}{why}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One entry of the ledger; `finished_at` is None while it runs, and for ever if it died."""
+
+    id: int
+    command: str
+    queue: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str | None
+    summary: Mapping[str, Any] | None
+    operator: str | None
+    host: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry that was opened for the running command; `id` is None where the ledger is out of reach."""
+
+    id: int | None
+
+
+def open_entry(
+    server: Server,
+    connection: sa.Connection,
+    events: Events,
+    *,
+    command: str,
+    queue: str,
+    arguments: Mapping[str, Any],
+    reason: str | None = None,
+) -> Entry:
+    """Record that a run begins, in a transaction of its own; say so and go on where that cannot be done."""
+    entry = sa.insert(_RUNS).values(
+        command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
+    )
+    try:
+        result = transact(server, connection, lambda session: session.execute(entry))
+    except Exception as error:  # noqa: BLE001 - whatever kept the entry out must not keep the work from being done
+        events.warn(f"this run is not recorded in {LEDGER_TABLE}: {error}")
+        return Entry(None)
+    return Entry(result.lastrowid)
+
+
+def close_entry(
+    server: Server,
+    connection: sa.Connection,
+    events: Events,
+    entry: Entry,
+    *,
+    outcome: str,
+    summary: Mapping[str, Any],
+) -> None:
+    """Record how a run ended; say so and go on where that cannot be done."""
+    if entry.id is None:
+        return
+    close = (
+        sa.update(_RUNS)
+        .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
+        .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
+    )
+    try:
+        transact(server, connection, lambda session: session.execute(close))
+    except Exception as error:  # noqa: BLE001 - as above
+        events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
+
+
+def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
+    """Return the pause in force for `queue`, None if there is none.
+
+    Raises LedgerMissing where there is no ledger, and the driver's error where it may not be read.
+    """
+    query = (
+        sa.select(_RUNS.c.id, _RUNS.c.started_at, _RUNS.c.expires_at, _RUNS.c.reason, _RUNS.c.operator)
+        .where(_open_pause(queue))
+        .order_by(_RUNS.c.id.desc())
+        .limit(1)
+    )
+    row = _read(connection, query).first()
+    return Brake(*row) if row else None
+
+
+def last_run(connection: sa.Connection, queue: str, command: str) -> Run | None:
+    """Return the latest run of `command` on `queue`, None if there was none. Raises as `active_brake` does."""
+    names = ("id", "command", "queue", "started_at", "finished_at", "outcome", "summary", "operator", "host", "reason")
+    query = (
+        sa.select(*(_RUNS.c[name] for name in names))
+        .where(_RUNS.c.queue == queue, _RUNS.c.command == command)
+        .order_by(_RUNS.c.id.desc())
+        .limit(1)
+    )
+    row = _read(connection, query).mappings().first()
+    return Run(**{**row, "summary": json.loads(row["summary"]) if row["summary"] else None}) if row else None
+
+
+def set_brake(
+    server: Server, connection: sa.Connection, queue: str, *, reason: str | None, seconds: float | None
+) -> Brake:
+    """Put the brake on for `seconds` (None: until resumed) and return it; a brake already on is replaced."""
+    until = None if seconds is None else sa.func.timestampadd(sa.text("MICROSECOND"), round(seconds * 1e6), _NOW)
+    pause = sa.insert(_RUNS).values(command=_PAUSE, queue=queue, reason=reason, expires_at=until, **_operator())
+
+    def work(session: sa.Connection) -> Brake:
+        _end_pauses(session, queue, "replaced")
+        session.execute(pause)
+        brake = active_brake(session, queue)
+        if brake is None:
+            raise Misconfigured("the pause is over before it began; give --for a longer time")
+        return brake
+
+    return _write(server, connection, work)
+
+
+def release_brake(server: Server, connection: sa.Connection, queue: str) -> int:
+    """Take the brake off; return how many pauses were in force (0: there was none)."""
+    return _write(server, connection, lambda session: _end_pauses(session, queue, "resumed"))
+
+
+def _end_pauses(session: sa.Connection, queue: str, outcome: str) -> int:
+    ids = session.execute(sa.select(_RUNS.c.id).where(_open_pause(queue)).with_for_update()).scalars().all()
+    if ids:
+        end = sa.update(_RUNS).where(_RUNS.c.id.in_(ids)).values(finished_at=_NOW, outcome=outcome)
+        session.execute(end)
+    return len(ids)
+
+
+def _open_pause(queue: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        _RUNS.c.queue == queue,
+        _RUNS.c.command == _PAUSE,
+        _RUNS.c.finished_at.is_(None),
+        sa.or_(_RUNS.c.expires_at.is_(None), _RUNS.c.expires_at > _NOW),
+    )
+
+
+def _read(connection: sa.Connection, query: sa.Select[Any]) -> sa.CursorResult[Any]:
+    try:
+        return connection.execute(query)
+    except sa.exc.DBAPIError as error:
+        if errno(error) == NO_SUCH_TABLE:
+            raise LedgerMissing from None
+        raise
+
+
+def _write(server: Server, connection: sa.Connection, work: Any) -> Any:  # noqa: ANN401 - as transact
+    try:
+        return transact(server, connection, work)
+    except Misconfigured as error:
+        if errno(error.__cause__ or error) == NO_SUCH_TABLE:
+            raise LedgerMissing from None
+        raise
+
+
+def _operator() -> dict[str, Any]:
+    """Who this is: the account that logged in, the operating system's user, the host and the connection."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return {
+        "operator": sa.func.concat(sa.func.current_user(), f" ({user})"),
+        "host": socket.gethostname(),
+        "connection_id": sa.func.connection_id(),
+    }
