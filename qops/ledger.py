@@ -13,19 +13,21 @@ import os
 import pwd
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
 from qops.db import Server, errno, transact
-from qops.errors import Misconfigured
+from qops.errors import Misconfigured, QopsError
 from qops.privileges import LEDGER_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from qops.events import Events
+
+T = TypeVar("T")
 
 NO_SUCH_TABLE = 1146
 _COLUMNS = (
@@ -94,49 +96,39 @@ class Entry:
     id: int | None
 
 
-def open_entry(
-    server: Server,
-    connection: sa.Connection,
-    events: Events,
-    *,
-    command: str,
-    queue: str,
-    arguments: Mapping[str, Any],
-    reason: str | None = None,
-) -> Entry:
-    """Record that a run begins, in a transaction of its own; say so and go on where that cannot be done."""
-    entry = sa.insert(_RUNS).values(
-        command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
-    )
-    try:
-        result = transact(server, connection, lambda session: session.execute(entry))
-    except Exception as error:  # noqa: BLE001 - whatever kept the entry out must not keep the work from being done
-        events.warn(f"this run is not recorded in {LEDGER_TABLE}: {error}")
-        return Entry(None)
-    return Entry(result.lastrowid)
+@dataclass(frozen=True)
+class Ledger:
+    """Where a run is recorded: on the run's own connection, in transactions of their own."""
 
+    server: Server
+    connection: sa.Connection
+    events: Events
 
-def close_entry(
-    server: Server,
-    connection: sa.Connection,
-    events: Events,
-    entry: Entry,
-    *,
-    outcome: str,
-    summary: Mapping[str, Any],
-) -> None:
-    """Record how a run ended; say so and go on where that cannot be done."""
-    if entry.id is None:
-        return
-    close = (
-        sa.update(_RUNS)
-        .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
-        .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
-    )
-    try:
-        transact(server, connection, lambda session: session.execute(close))
-    except Exception as error:  # noqa: BLE001 - as above
-        events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
+    def open(self, command: str, queue: str, arguments: Mapping[str, Any], reason: str | None = None) -> Entry:
+        """Record that a run begins; say so and go on where that cannot be done."""
+        entry = sa.insert(_RUNS).values(
+            command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
+        )
+        try:
+            result = transact(self.server, self.connection, lambda session: session.execute(entry))
+        except QopsError as error:
+            self.events.warn(f"this run is not recorded in {LEDGER_TABLE}: {error}")
+            return Entry(None)
+        return Entry(result.lastrowid)
+
+    def close(self, entry: Entry, outcome: str, summary: Mapping[str, Any]) -> None:
+        """Record how a run ended; say so and go on where that cannot be done."""
+        if entry.id is None:
+            return
+        close = (
+            sa.update(_RUNS)
+            .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
+            .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
+        )
+        try:
+            transact(self.server, self.connection, lambda session: session.execute(close))
+        except QopsError as error:
+            self.events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
 
 
 def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
@@ -151,7 +143,7 @@ def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
         .limit(1)
     )
     row = _read(connection, query).first()
-    return Brake(*row) if row else None
+    return Brake(row.id, row.started_at, row.expires_at, row.reason, row.operator) if row else None
 
 
 def last_run(connection: sa.Connection, queue: str, command: str) -> Run | None:
@@ -216,7 +208,7 @@ def _read(connection: sa.Connection, query: sa.Select[Any]) -> sa.CursorResult[A
         raise
 
 
-def _write(server: Server, connection: sa.Connection, work: Any) -> Any:  # noqa: ANN401 - as transact
+def _write(server: Server, connection: sa.Connection, work: Callable[[sa.Connection], T]) -> T:
     try:
         return transact(server, connection, work)
     except Misconfigured as error:
