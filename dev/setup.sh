@@ -68,8 +68,8 @@ install_packages() {
             "MySQL or MariaDB client library, and Python's venv module. Then run this again."
     fi
     if [ "$(id -u)" != 0 ]; then
-        fail "missing system packages: $*" "Run this as root once, then the same make command again:" "" \
-            "    $install" ""
+        printf '\n    %s\n\n' "$install" >&2
+        fail "system packages are missing: run the line above as root, once, and then the same make command"
     fi
     say "installing system packages: $*"
     DEBIAN_FRONTEND=noninteractive logged sh -c "$install"
