@@ -58,12 +58,16 @@ outside() {
 
 # The archive that this machine's apt uses for the suite, or else for any of the distribution's suites.
 archive() {
-    local sources suite
+    local sources suite site
     sources=$(apt-get update --print-uris | sed -n "s|^'\(.*[^/]\)/*/dists/\([^/']*\)/InRelease'.*|\1 \2|p")
     for suite in "$1-updates" "$1" "$(. /etc/os-release && echo "${VERSION_CODENAME:-}-updates")"; do
         # A distribution's main archive also carries its updates, unlike third parties' of the same suite.
-        awk -v suite="$suite" '$2 == suite { print $1; exit }' <<<"$sources"
-    done | head -n 1
+        site=$(awk -v suite="$suite" '$2 == suite && !found { print $1; found = 1 }' <<<"$sources")
+        if [ -n "$site" ]; then
+            printf '%s\n' "$site"
+            return
+        fi
+    done
 }
 
 # Gives the system in $1 this machine's way to the network: resolver, certificates, proxies.
