@@ -21,11 +21,14 @@ USAGE
 say() { printf '\n=== %s (%d s)\n' "$*" "$SECONDS"; }
 fail() { printf 'bare root check: %s\n' "$*" >&2; exit 1; }
 
+# shellcheck source=/dev/null
+own_suite() { (. /etc/os-release && printf '%s\n' "${VERSION_CODENAME:-}"); }
+
 # ---- outside: prepare a folder, run the rest in namespaces of its own, delete the folder ----------------
 
 outside() {
     local only="root user" suite keep=""
-    suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    suite=$(own_suite)
     while [ $# -gt 0 ]; do
         case "$1" in
         --only) only=${2:-}; shift 2 ;;
@@ -60,7 +63,7 @@ outside() {
 archive() {
     local sources suite site
     sources=$(apt-get update --print-uris | sed -n "s|^'\(.*[^/]\)/*/dists/\([^/']*\)/InRelease'.*|\1 \2|p")
-    for suite in "$1-updates" "$1" "$(. /etc/os-release && echo "${VERSION_CODENAME:-}-updates")"; do
+    for suite in "$1-updates" "$1" "$(own_suite)-updates"; do
         # A distribution's main archive also carries its updates, unlike third parties' of the same suite.
         site=$(awk -v suite="$suite" '$2 == suite && !found { print $1; found = 1 }' <<<"$sources")
         if [ -n "$site" ]; then
@@ -86,7 +89,7 @@ within() {
     local root=$1 user=$2 home=/root path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     shift 2
     if [ "$user" != root ]; then home=/home/$user path=/usr/local/bin:/usr/bin:/bin; fi
-    # shellcheck disable=SC2016 - expanded by the inner shell
+    # shellcheck disable=SC2016 # expanded by the inner shell
     chroot --userspec="$user:$user" --groups="" "$root" \
         env -i HOME="$home" USER="$user" PATH="$path" "${proxies[@]}" \
         sh -c 'cd "$0" && exec "$@"' /home/clone "$@" </dev/null
@@ -97,7 +100,7 @@ offline() {
     local up='import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH22x", b"lo", 0x41))'
     export -f within
-    # shellcheck disable=SC2016 - expanded by the inner shell
+    # shellcheck disable=SC2016 # expanded by the inner shell
     unshare --net bash -c 'python3 -c "$0"; proxies=(); within "$@"' "$up" "$@"
 }
 

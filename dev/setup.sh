@@ -97,7 +97,7 @@ fi
 python=$(find_python)
 packages=$(missing_packages "$python")
 if [ -n "$packages" ]; then
-    # shellcheck disable=SC2086 - one word a package
+    # shellcheck disable=SC2086 # one word a package
     install_packages $packages
 fi
 

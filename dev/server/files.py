@@ -49,7 +49,8 @@ class Record:
 
     `started` and `owner_started` are clock ticks since boot (see proc(5)): with the pid they name one
     process for good. `pid` is 0 while the server is stopped; `owner` is the process that a private server
-    must not outlive, 0 for a shared one.
+    must not outlive, 0 for a shared one. `home` tells a record that was copied with its checkout, and so is
+    about the other checkout's server.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Record:
     version: str = ""
     owner: int = 0
     owner_started: int = 0
+    home: str = str(STATE)
 
     @property
     def folder(self) -> Path:
@@ -117,9 +119,10 @@ def read_record(name: str) -> Record | None:
         fields = json.loads(path.read_text(encoding="utf-8"))
         fields["options"] = tuple(fields["options"])
         fields["env"] = tuple((key, value) for key, value in fields["env"])
-        return Record(**fields)
+        record = Record(**fields)
     except (OSError, ValueError, TypeError, KeyError):
         return None
+    return record if record.home == str(STATE) else None
 
 
 def all_records() -> list[Record]:
