@@ -193,7 +193,7 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
         archive=bare_table(settings.archive_table, archive_facts),
         columns=mapped,
         states=states,
-        order=_choose_order(settings, table, mapped),
+        order=choose_order(settings, table, mapped),
         facts=facts,
         archive_facts=archive_facts,
     )
@@ -275,7 +275,7 @@ def _check_value(settings: QueueSettings, status: ColumnFact, state: str, value:
         raise Misconfigured(f"{where} holds {status.length} characters, {value!r} for {state!r} is longer; {hint}")
 
 
-def _choose_order(
+def choose_order(
     settings: QueueSettings, table: sa.Table, columns: Mapping[str, sa.Column[Any]]
 ) -> tuple[sa.ColumnElement[Any], ...]:
     """Return the claim's ORDER BY; an item is a role or a column, optionally with `asc` or `desc`."""
