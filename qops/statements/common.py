@@ -39,6 +39,6 @@ def by_ids(queue: QueueTable, ids: Sequence[Any], table: sa.Table | None = None)
 
 
 def set_roles(queue: QueueTable, condition: sa.ColumnElement[bool], values: Mapping[str, Any]) -> sa.Update:
-    """Return an UPDATE that sets roles, in a fixed order, where `condition` holds; roles the queue lacks are left out."""
+    """Return an UPDATE that sets those roles that the queue has, in a fixed order, where `condition` holds."""
     present = [(queue.columns[role], value) for role, value in values.items() if queue.has(role)]
     return sa.update(queue.table).where(condition).ordered_values(*present)

@@ -1,0 +1,79 @@
+"""What a run would do: bounded counts, the statements and their plans. Takes no lock and writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from qops.archive.result import Options, Plan, Result
+from qops.db import statement
+from qops.explain import explain
+from qops.statements import archive as st
+from qops.statements.walk import Walk, count_selected, lock_rows, next_keys
+from qops.throttle import PurgeLagThrottle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from qops.events import Events
+    from qops.queue import QueueTable
+
+ROW_BOUND = 100_000
+
+
+def make_plan(
+    connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], options: Options, events: Events
+) -> Result:
+    """Return a result with a plan and nothing archived."""
+    counts = [connection.execute(count_selected(queue, walk, ROW_BOUND + 1)).scalar_one() for walk in walks]
+    total = sum(counts)
+    rows: int | dict[str, int] = total if max(counts) <= ROW_BOUND else {"at_least": ROW_BOUND}
+    if options.limit is not None and total >= options.limit:
+        total = rows = options.limit
+    reason = PurgeLagThrottle(connection, options.max_purge_lag, events)()
+    plan = Plan(
+        rows=rows,
+        bytes=_bytes(connection, queue, total),
+        oldest=_edge(connection, queue, walks, newest=False),
+        newest=_edge(connection, queue, walks, newest=True),
+        batches=_batches(rows, options.batch),
+        statements=tuple(str(s.compile(dialect=connection.dialect)) for s in _statements(queue, walks[0])),
+        explain=tuple(asdict(line) for walk in walks for line in explain(connection, next_keys(queue, walk, None, 10))),
+        throttles=(reason.message,) if reason else (),
+    )
+    connection.rollback()
+    return Result(queue=queue.name, dry_run=True, plan=plan)
+
+
+def _statements(queue: QueueTable, walk: Walk) -> list[Any]:
+    sample = [0, 1]
+    return [
+        next_keys(queue, walk, None, 1000),
+        lock_rows(queue, walk, sample),
+        st.copy_ids(queue, sample),
+        st.delete_ids(queue, sample),
+    ]
+
+
+def _batches(rows: int | dict[str, int], batch: int) -> int | dict[str, int]:
+    if isinstance(rows, dict):
+        return {"at_least": -(-rows["at_least"] // batch)}
+    return -(-rows // batch)
+
+
+def _bytes(connection: sa.Connection, queue: QueueTable, rows: int) -> int | None:
+    """Estimate by the average row length, which the server may have cached for a day."""
+    names = {"schema": queue.schema, "table": queue.table.name}
+    row = connection.execute(statement("row_length"), names).first()
+    return None if row is None or row.bytes is None else int(row.bytes) * rows
+
+
+def _edge(connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], *, newest: bool) -> Any:  # noqa: ANN401
+    """Return the oldest or newest finish time; None where the queue has none or no index leads to it."""
+    if not queue.has("finished_at") or any(walk.steps[0].column is not queue.columns["finished_at"] for walk in walks):
+        return None
+    found = [connection.execute(st.finish_edge(queue, walk, newest=newest)).scalar() for walk in walks]
+    known = [value for value in found if value is not None]
+    return (max(known) if newest else min(known)) if known else None

@@ -1,0 +1,221 @@
+"""The archiver's loop: throttles, one batch, a rest, until nothing is left or something says stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qops.archive.batch import Batch, move_batch
+from qops.archive.check import check_tables
+from qops.archive.plan import make_plan
+from qops.archive.result import Options, Refused, Result, Wait
+from qops.brake import BrakeCheck, Paused
+from qops.clock import Stop, monotonic, sleep
+from qops.db import Server, transact
+from qops.errors import ConnectionLost, Failure, QopsError, TryLater
+from qops.indexes import describe_indexes
+from qops.ledger import Ledger
+from qops.queue import QueueTable, load
+from qops.statements import archive as st
+from qops.statements.walk import Past, Walk, choose_walk
+from qops.throttle import PurgeLagThrottle, hold
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from qops.events import Events
+    from qops.settings import QueueSettings
+
+UNDATED_BOUND = 10_000
+PAUSE_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers
+MAX_OWN_PAUSE = 1.0  # seconds
+
+
+def archive(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
+    """Move finished jobs to the archive; return what was done, also when something ended the run early.
+
+    Raises the family's errors for what is wrong before the first batch.
+    """
+    with server.session() as connection:
+        queue = load(connection, settings)
+        walks = _walks(connection, queue, options)
+        check_tables(queue)
+        connection.rollback()
+        if options.dry_run:
+            return make_plan(connection, queue, walks, options, events)
+        run = Run(server, connection, queue, options, stop, events)
+        ledger = Ledger(server, connection, events)
+        entry = ledger.open("archive", queue.name, {"state": options.state, "older_than_seconds": options.older_than})
+        result = run.result(walks)
+        ledger.close(entry, result.stopped_by, _summary(result))
+        return result
+
+
+def _walks(connection: sa.Connection, queue: QueueTable, options: Options) -> list[Walk]:
+    queue.require("archive", states=(options.state,))
+    age = None
+    if options.older_than > 0:
+        queue.require("archive --older-than", roles=("finished_at",))
+        age = Past("finished_at", round(options.older_than * 1_000_000))
+    indexes = describe_indexes(connection, queue.schema, queue.table.name)
+    return [choose_walk(queue, indexes, value, by="finished_at", past=age) for value in queue.states[options.state]]
+
+
+class Run:
+    """One run: its counters, and the loop that fills them."""
+
+    def __init__(
+        self,
+        server: Server,
+        connection: sa.Connection,
+        queue: QueueTable,
+        options: Options,
+        stop: Stop,
+        events: Events,
+    ) -> None:
+        self.server, self.connection, self.queue = server, connection, queue
+        self.options, self.stop, self.events = options, stop, events
+        self.begun = monotonic()
+        self.archived = self.batches = self.locked = self.reconciled = self.retries = 0
+        self.refused: list[Refused] = []
+        self.waited: dict[str, float] = {}
+        self.throttles = (PurgeLagThrottle(connection, options.max_purge_lag, events),)
+        self.brake = BrakeCheck(connection, queue.name, events)
+
+    def result(self, walks: list[Walk]) -> Result:
+        """Run to the end, whatever it is, and say what was done."""
+        failure: Failure | None = None
+        undated: int | dict[str, int] = 0
+        try:
+            undated = self._count_undated(walks)
+            stopped_by = next(filter(None, (self._along(walk) for walk in walks)), "done")
+            if self.stop.requested:
+                stopped_by = "signal"
+                failure = Failure(
+                    128 + self.stop.signum, "signal", "stopped by a signal; the batch in flight was settled"
+                )
+        except QopsError as error:
+            failure = Failure.of(error)
+            stopped_by = "paused" if isinstance(error, Paused) else "error"
+            if isinstance(error, TryLater) and self.waited and not isinstance(error, Paused):
+                stopped_by = "throttle"
+        return Result(
+            queue=self.queue.name,
+            archived=self.archived,
+            batches=self.batches,
+            locked=self.locked,
+            reconciled=self.reconciled,
+            undated=undated,
+            refused=tuple(self.refused),
+            throttled_seconds=round(sum(self.waited.values()), 3),
+            throttles=tuple(Wait(reason, round(seconds, 3)) for reason, seconds in self.waited.items()),
+            stopped_by=stopped_by,
+            elapsed_seconds=round(monotonic() - self.begun, 3),
+            retries=self.retries,
+            failure=failure,
+        )
+
+    def _along(self, walk: Walk) -> str | None:
+        """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
+        key: tuple[Any, ...] | None = None
+        while True:
+            if self.stop.requested:
+                return "signal"
+            wanted = self._next_size()
+            if wanted == 0:
+                return "limit"
+            if self.options.max_runtime is not None and monotonic() - self.begun >= self.options.max_runtime:
+                return "runtime"
+            self.brake()
+            hold(
+                self.throttles,
+                max_wait=self.options.max_wait,
+                stop=self.stop,
+                events=self.events,
+                waited=self.waited,
+            )
+            if self.stop.requested:
+                return "signal"
+            started = monotonic()
+            batch = self._one(walk, key, wanted)
+            self._count(batch)
+            if batch.key is None or batch.seen < wanted:
+                return None
+            key = batch.key
+            sleep(self._pause(monotonic() - started), self.stop)
+
+    def _one(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int) -> Batch:
+        """Move one batch. When the answer to COMMIT was lost, look whether it happened before saying so."""
+        tried: list[Batch] = []
+
+        def work(connection: sa.Connection) -> Batch:
+            tried.append(move_batch(connection, self.queue, walk, key, wanted))
+            return tried[-1]
+
+        try:
+            return transact(self.server, self.connection, work, stop=self.stop, on_retry=self._count_retry)
+        except ConnectionLost as error:
+            if error.in_commit and tried and tried[-1].ids:
+                self._look_for(tried[-1])
+            raise
+
+    def _look_for(self, batch: Batch) -> None:
+        """Find out whether a batch was committed: its rows are then in the archive and nowhere else."""
+        try:
+            live = self.connection.execute(st.count_live(self.queue, batch.ids)).scalar_one()
+        except Exception:  # noqa: BLE001 - the server is gone; the rows are in one table or the other
+            self.events.warn(f"whether the last batch of {len(batch.ids)} rows was committed is unknown")
+            return
+        finally:
+            self.connection.rollback()
+        if live == len(batch.refused):
+            self._count(batch)
+
+    def _next_size(self) -> int:
+        if self.options.limit is None:
+            return self.options.batch
+        return max(0, min(self.options.batch, self.options.limit - self.archived - self.reconciled))
+
+    def _count(self, batch: Batch) -> None:
+        self.archived += batch.moved
+        self.reconciled += batch.reconciled
+        self.locked += batch.locked
+        self.refused += batch.refused
+        if batch.moved or batch.reconciled:
+            self.batches += 1
+            self.events.progress(f"archived {self.archived} jobs in {self.batches} batches")
+
+    def _count_retry(self, code: int) -> None:
+        self.retries += 1
+        self.events.detail(f"the batch was rolled back by error {code} and is repeated")
+
+    def _pause(self, last: float) -> float:
+        if self.options.pause is not None:
+            return self.options.pause
+        return min(MAX_OWN_PAUSE, PAUSE_FACTOR * last)
+
+    def _count_undated(self, walks: list[Walk]) -> int | dict[str, int]:
+        """Count rows that an age cannot judge because they have no finish time; bounded."""
+        if self.options.older_than <= 0:
+            return 0
+        counts = [
+            self.connection.execute(st.count_undated(self.queue, walk, UNDATED_BOUND + 1)).scalar_one()
+            for walk in walks
+        ]
+        self.connection.rollback()
+        return sum(counts) if max(counts) <= UNDATED_BOUND else {"at_least": UNDATED_BOUND}
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    """Return what the ledger keeps of a run: counts by result, and the error if there was one."""
+    summary: dict[str, Any] = {
+        "archived": result.archived,
+        "batches": result.batches,
+        "locked": result.locked,
+        "reconciled": result.reconciled,
+        "undated": result.undated,
+        "refused": len(result.refused),
+        "throttled_seconds": result.throttled_seconds,
+    }
+    if result.failure:
+        summary["error"] = result.failure.message
+    return summary

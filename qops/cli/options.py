@@ -1,0 +1,38 @@
+"""Option types that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+MAX_BATCH = 10_000
+"""Rows in one transaction: beyond this, undo, binlog events and replica lag grow and nothing gets faster."""
+
+
+def seconds(text: str | float) -> float:
+    """Parse a duration option into seconds; a wrong one is a usage error."""
+    from qops.settings import duration  # noqa: PLC0415 - on demand
+
+    if isinstance(text, int | float):
+        return float(text)
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Batch = Annotated[int | None, typer.Option(min=1, max=MAX_BATCH, help="rows in one transaction  [default: 1000]")]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="stop after this many jobs")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would happen; change nothing, lock nothing")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+Reason = Annotated[str | None, typer.Option(help="why, for the ledger", metavar="TEXT")]
+Progress = Annotated[
+    bool | None, typer.Option("--progress/--no-progress", help="say how far it is  [default: on a terminal]")
+]
+
+
+def duration_option(text: str, metavar: str = "D") -> typer.models.OptionInfo:
+    """Return an option that takes a duration such as 90s or 15m."""
+    option: typer.models.OptionInfo = typer.Option(parser=seconds, metavar=metavar, help=text)
+    return option

@@ -1,0 +1,56 @@
+"""The first half of every batch: read the next ids of a walk without locks, then lock exactly those.
+
+Runs inside the caller's transaction. What comes back locked is what the caller acts on, by id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qops.statements.walk import Walk, count_meeting, lock_rows, next_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from qops.queue import QueueTable
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Rows that are locked now, the id first. `seen` ids were read, up to `key`, where the walk goes on.
+
+    Of the others `locked` are held by somebody else, and `changed` no longer meet the walk's predicate.
+    """
+
+    rows: Sequence[sa.Row[Any]] = ()
+    seen: int = 0
+    key: tuple[Any, ...] | None = None
+    locked: int = 0
+    changed: int = 0
+
+    @property
+    def ids(self) -> list[Any]:
+        """The ids of the locked rows."""
+        return [row[0] for row in self.rows]
+
+
+def pick(
+    connection: sa.Connection,
+    queue: QueueTable,
+    walk: Walk,
+    key: tuple[Any, ...] | None,
+    limit: int,
+    *columns: sa.ColumnElement[Any],
+) -> Picked:
+    """Lock up to `limit` rows that come after `key` (None: from the start) and return them with `columns`."""
+    keys = connection.execute(next_keys(queue, walk, key, limit)).all()
+    if not keys:
+        return Picked()
+    wanted = sorted(k[-1] for k in keys)
+    rows = connection.execute(lock_rows(queue, walk, wanted, *columns)).all()
+    missing = sorted(set(wanted) - {row[0] for row in rows})
+    locked = connection.execute(count_meeting(queue, walk, missing)).scalar_one() if missing else 0
+    return Picked(rows, len(keys), tuple(keys[-1]), locked, len(missing) - locked)

@@ -1,0 +1,189 @@
+"""The loop of requeue: a batch a transaction along a walk, or one transaction for each named job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qops.brake import BrakeCheck
+from qops.clock import Stop, monotonic, sleep
+from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
+from qops.errors import Failure, QopsError, TryLater, UsageError
+from qops.indexes import describe_indexes
+from qops.ledger import Ledger
+from qops.pick import pick
+from qops.queue import INTEGERS, QueueTable, load
+from qops.requeue.judge import Judge
+from qops.requeue.result import Options, Outcome, Result, Verdict
+from qops.statements import requeue as st
+from qops.statements.walk import Past, Walk, choose_walk, count_selected
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from qops.events import Events
+    from qops.settings import QueueSettings
+
+PAUSE_FACTOR = 1.0  # rest as long as the last batch took
+MAX_PAUSE_SECONDS = 1.0
+PLAN_BOUND = 100_000
+
+
+def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
+    """Put jobs back and say what became of them. Raises the family's errors for what is wrong before it begins."""
+    with server.session() as connection:
+        queue = load(connection, settings)
+        walks = _walks(connection, queue, options)
+        named = [_parse_id(queue, text) for text in options.ids]
+        connection.rollback()
+        if options.dry_run:
+            return _plan(connection, queue, walks, named, options)
+        if not queue.has("attempts"):
+            events.warn(f"queue {queue.name!r} has no attempts: jobs are put back without a limit")
+        ledger = Ledger(server, connection, events)
+        entry = ledger.open("requeue", queue.name, options.arguments(), options.reason)
+        result = _Run(server, connection, queue, options, stop, events).run(walks, named)
+        ledger.close(entry, result.failure.kind if result.failure else "done", result.summary())
+        return result
+
+
+def _walks(connection: sa.Connection, queue: QueueTable, options: Options) -> list[Walk]:
+    if options.ids:
+        return []
+    if options.failed:
+        queue.require("requeue --failed", states=("failed",))
+        state, by, past = "failed", "finished_at", None
+    else:
+        queue.require("requeue --expired", roles=("lease_until",), states=("running",))
+        state, by, past = "running", "lease_until", Past("lease_until")
+    indexes = describe_indexes(connection, queue.schema, queue.table.name)
+    return [choose_walk(queue, indexes, value, by=by, past=past) for value in queue.states[state]]
+
+
+def _plan(
+    connection: sa.Connection, queue: QueueTable, walks: list[Walk], named: list[Any], options: Options
+) -> Result:
+    """Count what would be looked at, up to a bound and without locks; attempts are judged under the lock."""
+    found = sum(connection.execute(count_selected(queue, walk, PLAN_BOUND)).scalar_one() for walk in walks)
+    found += len(named)
+    connection.rollback()
+    return Result(queue.name, requeued=found if options.limit is None else min(found, options.limit), dry_run=True)
+
+
+class _Run:
+    """One run: what it works with, and the result that it fills."""
+
+    def __init__(
+        self,
+        server: Server,
+        connection: sa.Connection,
+        queue: QueueTable,
+        options: Options,
+        stop: Stop,
+        events: Events,
+    ) -> None:
+        self.server, self.connection, self.queue = server, connection, queue
+        self.options, self.stop, self.events = options, stop, events
+        self.judge = Judge(queue, options.reset_attempts)
+        self.brake = BrakeCheck(connection, queue.name, events)
+        self.result = Result(queue.name)
+
+    def run(self, walks: list[Walk], named: list[Any]) -> Result:
+        """Run to the end, whatever it is."""
+        begun = monotonic()
+        try:
+            for walk in walks:
+                self._along(walk)
+            for id_ in named:
+                if not self.stop.requested:
+                    self._named(id_)
+            if self.stop.requested:
+                self.result.failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal")
+        except QopsError as error:
+            self.result.failure = Failure.of(error)
+        self.result.elapsed_seconds = round(monotonic() - begun, 3)
+        return self.result
+
+    def _along(self, walk: Walk) -> None:
+        """Follow one walk to its end, a batch a transaction."""
+        key: tuple[Any, ...] | None = None
+        while not self.stop.requested:
+            size = self.options.batch
+            if self.options.limit is not None:
+                size = min(size, self.options.limit - self.result.requeued)
+            if size <= 0:
+                return
+            self.brake()
+            started = monotonic()
+            outcome = self._batch(walk, key, size)
+            self.result.add(outcome)
+            self.events.progress(f"put back {self.result.requeued} jobs")
+            if outcome.key is None or outcome.seen < size:
+                return
+            key = outcome.key
+            sleep(min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * (monotonic() - started)), self.stop)
+
+    def _batch(self, walk: Walk, key: tuple[Any, ...] | None, size: int) -> Outcome:
+        def work(connection: sa.Connection) -> Outcome:
+            picked = pick(connection, self.queue, walk, key, size, *st.situation(self.queue))
+            outcome = Outcome(key=picked.key, seen=picked.seen, locked=picked.locked, changed=picked.changed)
+            self.judge.transition(connection, picked.rows, outcome)
+            return outcome
+
+        return transact(self.server, self.connection, work, stop=self.stop)
+
+    def _named(self, id_: Any) -> None:  # noqa: ANN401 - whatever the id column holds
+        """Put one named job back, or say why not."""
+        self.brake()
+        try:
+            outcome, verdict = transact(
+                self.server, self.connection, lambda connection: self._judge_one(connection, id_), attempts=1
+            )
+        except TryLater as error:
+            if errno(error.__cause__ or error) not in {NOWAIT, LOCK_TIMEOUT}:
+                raise
+            outcome, verdict = Outcome(locked=1), "locked"
+        self.result.add(outcome)
+        self.result.results.append(Verdict(id_, verdict))
+        if verdict == "not_found":
+            self.result.not_found.append(id_)
+
+    def _judge_one(self, connection: sa.Connection, id_: Any) -> tuple[Outcome, str]:  # noqa: ANN401
+        outcome = Outcome()
+        row = connection.execute(st.lock_one(self.queue, id_)).first()
+        if row is None:
+            if not self._in_archive(connection, id_):
+                return outcome, "not_found"
+            reason = f"it was moved to {self.queue.archive.name}"
+            outcome.not_eligible.append({"id": id_, "state": "archived", "reason": reason})
+            return outcome, "archived"
+        state = self.queue.state_of(row.status)
+        if state != "failed" and not (state == "running" and row.expired):
+            reason = _not_eligible(state, has_lease=row.expired is not None)
+            outcome.not_eligible.append({"id": id_, "state": state or row.status, "reason": reason})
+            return outcome, "not_eligible"
+        self.judge.transition(connection, [row], outcome)
+        if outcome.exhausted:
+            return outcome, "exhausted"
+        return outcome, "conflict" if outcome.conflicts else "requeued"
+
+    def _in_archive(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401
+        if not self.queue.archive_facts:
+            return False
+        return connection.execute(st.in_archive(self.queue, id_)).first() is not None
+
+
+def _parse_id(queue: QueueTable, text: str) -> Any:  # noqa: ANN401 - whatever the id column holds
+    if queue.facts[queue.id.name].data_type not in INTEGERS:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not an id of queue {queue.name!r}, whose ids are whole numbers") from None
+
+
+def _not_eligible(state: str | None, *, has_lease: bool) -> str:
+    if state is None:
+        return "its status is none of the queue's states"
+    if state == "running":
+        return "its lease is still valid" if has_lease else "this queue has no leases, so it cannot have expired"
+    return f"it is {state}"

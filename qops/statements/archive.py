@@ -1,0 +1,70 @@
+"""What the archiver sends besides its walk: copies and deletes of exactly the ids that it holds locked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from qops.statements.common import by_ids
+from qops.statements.walk import Walk, by_primary_key, force_index, primary_hint, selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qops.queue import QueueTable
+
+
+def copy_ids(queue: QueueTable, ids: Sequence[Any]) -> sa.Insert:
+    """Copy exactly these locked rows to the archive, inside the server, by an explicit list of columns."""
+    names = queue.copied
+    rows = by_primary_key(sa.select(*(queue.table.columns[name] for name in names)), queue.table)
+    return sa.insert(queue.archive).from_select(list(names), rows.where(by_ids(queue, ids)))
+
+
+def delete_ids(queue: QueueTable, ids: Sequence[Any]) -> sa.Delete:
+    """Delete exactly these locked rows."""
+    return sa.delete(queue.table).where(by_ids(queue, ids)).prefix_with(primary_hint(queue.table))
+
+
+def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Count those of `ids` that the archive holds."""
+    return sa.select(sa.func.count()).select_from(queue.archive).where(by_ids(queue, ids, queue.archive))
+
+
+def count_live(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Count those of `ids` that are in the queue's table, in any state."""
+    query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids))
+    return by_primary_key(query, queue.table)
+
+
+def twins(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Return (id, same) for those of `ids` that the archive already holds; `same` is identical byte by byte.
+
+    Text is compared as bytes, because a collation calls different values equal; NULL equals NULL.
+    """
+    pairs = [(queue.table.columns[name], queue.archive.columns[name]) for name in queue.copied]
+    same = sa.and_(*(_bytes(queue, mine).op("<=>")(_bytes(queue, theirs)) for mine, theirs in pairs))
+    joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
+    return sa.select(queue.id, same.label("same")).select_from(joined).where(by_ids(queue, ids))
+
+
+def _bytes(queue: QueueTable, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    fact = queue.facts[column.name]
+    if fact.data_type == "json":
+        return sa.cast(sa.cast(column, sa.CHAR), sa.LargeBinary)
+    return sa.cast(column, sa.LargeBinary) if fact.charset else column
+
+
+def count_undated(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
+    """Count, up to `bound`, the rows in the walk's state that have no finish time."""
+    rows = sa.select(sa.literal(1)).where(queue.columns["status"] == walk.value, queue.columns["finished_at"].is_(None))
+    bounded = force_index(rows.limit(bound), queue, walk.index).subquery()
+    return sa.select(sa.func.count()).select_from(bounded)
+
+
+def finish_edge(queue: QueueTable, walk: Walk, *, newest: bool) -> sa.Select[Any]:
+    """Return the oldest or newest finish time among the rows that a run would move, read at the index's end."""
+    finished = queue.columns["finished_at"]
+    query = sa.select(finished).where(selection(queue, walk), finished.is_not(None))
+    return force_index(query.order_by(finished.desc() if newest else finished).limit(1), queue, walk.index)

@@ -1,0 +1,172 @@
+"""A walk through the rows of one status value along an index, which never looks back.
+
+Ids are read without locks and locked by primary key. Locking by the primary key alone matters: SKIP LOCKED on a
+secondary index keeps the index entries of the rows that it skips locked, and their owner's next UPDATE then
+waits for us. The hint matters too: without it a statement with a long IN list reads the whole of a small table
+and waits for rows that are not on the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from qops.db import quote_name
+from qops.statements.common import by_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qops.indexes import Index
+    from qops.queue import QueueTable
+    from qops.settings import StateValue
+
+
+@dataclass(frozen=True)
+class Past:
+    """A time column whose moment has come: `role` lies at least `microseconds` in the past."""
+
+    role: str
+    microseconds: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One key part of a walk."""
+
+    column: sa.Column[Any]
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A way through the rows with one status value: along `index`, by `steps`, the last of which is the id.
+
+    `unset` are time columns that are NULL in the rows that are meant, so that an index may lead through them.
+    """
+
+    value: StateValue
+    index: str
+    steps: tuple[Step, ...]
+    past: Past | None = None
+    unset: tuple[sa.Column[Any], ...] = ()
+
+
+def choose_walk(
+    queue: QueueTable, indexes: Sequence[Index], value: StateValue, *, by: str | None = None, past: Past | None = None
+) -> Walk:
+    """Return the walk for one status value: by status and the time in role `by` where an index has them.
+
+    Otherwise by any index that begins with the status, and without one along the primary key. An index may
+    have the finish time between status and another time: it is NULL in jobs that are not finished.
+    """
+    status = queue.columns["status"].name
+    for unset in ((), ("finished_at",)) if by != "finished_at" else ((),):
+        roles = (*unset, by) if by else ()
+        if by and all(queue.has(role) for role in roles if role):
+            head = (status, *(queue.columns[role].name for role in roles if role))
+            index = _first(indexes, head)
+            if index:
+                skipped = tuple(queue.columns[role] for role in unset)
+                return Walk(value, index.name, _steps(queue, index, 1 + len(unset)), past, skipped)
+    index = _first(indexes, (status,))
+    if index:
+        return Walk(value, index.name, _steps(queue, index, 1), past)
+    return Walk(value, "PRIMARY", (Step(queue.id),), past)
+
+
+def _first(indexes: Sequence[Index], head: tuple[str, ...]) -> Index | None:
+    """Return the first index that begins with `head` and can be walked: no expressions, no prefixes."""
+    for index in indexes:
+        if index.begins_with(*head) and all(part.column and not part.prefix for part in index.parts):
+            return index
+    return None
+
+
+def _steps(queue: QueueTable, index: Index, skip: int) -> tuple[Step, ...]:
+    """Return the steps of an index up to the id, which InnoDB appends to every secondary index."""
+    by_name = {column.name.lower(): column for column in queue.table.columns}
+    steps: list[Step] = []
+    for part in index.parts[skip:]:
+        steps.append(Step(by_name[str(part.column).lower()], part.descending))
+        if steps[-1].column is queue.id:
+            return tuple(steps)
+    return (*steps, Step(queue.id))
+
+
+def selection(queue: QueueTable, walk: Walk) -> sa.ColumnElement[bool]:
+    """Return the predicate that the walk's rows meet: state, and time by the server's clock."""
+    conditions = [queue.columns["status"] == walk.value, *(column.is_(None) for column in walk.unset)]
+    if walk.past:
+        moment = queue.in_time(walk.past.role, -walk.past.microseconds)
+        conditions.append(queue.columns[walk.past.role] <= moment)
+    return sa.and_(*conditions)
+
+
+def next_keys(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit: int) -> sa.Select[Any]:
+    """Read the keys of the next `limit` rows after the key `after` (None: from the start), without locks.
+
+    The row's key is all steps' values in order; the id is the last of them.
+    """
+    columns = [step.column for step in walk.steps]
+    query = sa.select(*columns).where(selection(queue, walk))
+    if after is not None:
+        query = query.where(_beyond(walk.steps, after))
+    order = [step.column.desc() if step.descending else step.column for step in walk.steps]
+    return force_index(query.order_by(*order).limit(limit), queue, walk.index)
+
+
+def _beyond(steps: Sequence[Step], key: Sequence[Any]) -> sa.ColumnElement[bool]:
+    """Return the predicate "comes after `key` in the walk": intervals of one index, in its order."""
+    step, value = steps[0], key[0]
+    further = _past(step, value)
+    if len(steps) == 1:
+        return further
+    same = step.column.is_(None) if value is None else step.column == value
+    return sa.or_(further, sa.and_(same, _beyond(steps[1:], key[1:])))
+
+
+def _past(step: Step, value: Any) -> sa.ColumnElement[bool]:  # noqa: ANN401 - any column's value
+    """Return "past `value`" in one key part; NULL comes first in an ascending part and last in a descending one."""
+    column = step.column
+    if not step.descending:
+        return column.is_not(None) if value is None else column > value
+    if value is None:
+        return sa.false()
+    return sa.or_(column < value, column.is_(None))
+
+
+def lock_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any], *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Lock those of `ids` that still meet the walk's predicate and that nobody else holds."""
+    query = sa.select(queue.id, *columns).where(by_ids(queue, ids), selection(queue, walk))
+    return by_primary_key(query, queue.table).with_for_update(skip_locked=True)
+
+
+def count_meeting(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Count those of `ids` that meet the walk's predicate, whoever holds them."""
+    query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids), selection(queue, walk))
+    return by_primary_key(query, queue.table)
+
+
+def count_selected(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
+    """Count, up to `bound`, the rows that meet the walk's predicate."""
+    rows = sa.select(sa.literal(1)).select_from(queue.table).where(selection(queue, walk)).limit(bound)
+    return sa.select(sa.func.count()).select_from(force_index(rows, queue, walk.index).subquery())
+
+
+def by_primary_key(query: sa.Select[Any], table: sa.Table) -> sa.Select[Any]:
+    """Have `query` find its rows by primary key, however much of a small table its list is."""
+    return query.prefix_with(primary_hint(table))
+
+
+def primary_hint(table: sa.Table) -> sa.TextClause:
+    """Return the optimizer hint that keeps a statement on the primary key; it goes right after the verb."""
+    name = quote_name(table.name).replace("\\", "\\\\").replace(":", "\\:")
+    return sa.text(f"/*+ INDEX({name} PRIMARY) */")
+
+
+def force_index(query: sa.Select[Any], queue: QueueTable, index: str) -> sa.Select[Any]:
+    """Have `query` go along `index`."""
+    return query.with_hint(queue.table, f"FORCE INDEX ({quote_name(index).replace('%', '%%')})", "mysql")
