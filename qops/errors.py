@@ -33,6 +33,13 @@ class UsageError(QopsError):
     kind = "usage"
 
 
+class Declined(QopsError):
+    """The answer was no."""
+
+    exit_code = ATTENTION
+    kind = "declined"
+
+
 class Unavailable(QopsError):
     """The server cannot serve this: unreachable, login refused, read-only, full, or lost in the middle."""
 

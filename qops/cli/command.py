@@ -56,8 +56,8 @@ class Invocation:
 
     def server(self) -> Server:
         """Return the configured server, ready to name the privileges that this command needs."""
-        from qops.db import open_server  # noqa: PLC0415 - SQLAlchemy is loaded when there is something to do
-        from qops.privileges import grants_for  # noqa: PLC0415
+        from qops.db import open_server
+        from qops.privileges import grants_for
 
         return open_server(self.settings.database).for_command(grants_for(self.command, self.settings.queue))
 
@@ -108,7 +108,7 @@ def execute(
 
 def invocation(name: str, common: Common, events: Events) -> Invocation:
     """Load the settings for a command. Raises the family's errors for what is wrong with them."""
-    from qops.settings import Flags, load  # noqa: PLC0415
+    from qops.settings import Flags, load
 
     flags = Flags(**{f.name: getattr(common, f.name) for f in fields(Flags)})
     settings = load(flags, os.environ)
@@ -123,7 +123,7 @@ def emit(report: Report, chosen: str, events: Events) -> int:
 
     With --quiet a table is printed only when something needs attention.
     """
-    from qops.render import render  # noqa: PLC0415
+    from qops.render import render
 
     code = report.failure.exit if report.failure else report.exit_code
     if not (events.quiet and code == 0 and chosen == "table"):
@@ -135,8 +135,8 @@ def emit(report: Report, chosen: str, events: Events) -> int:
 
 def fail(failure: Failure, chosen: str, events: Events) -> None:
     """Say why a command failed before it had anything else to say."""
-    from qops.render import json as renderer  # noqa: PLC0415
-    from qops.report import Report  # noqa: PLC0415
+    from qops.render import json as renderer
+    from qops.report import Report
 
     if chosen == "json":
         write(renderer.render(Report({}, failure=failure)))

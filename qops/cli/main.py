@@ -9,7 +9,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from qops import __version__
-from qops.cli.command import fail
+from qops.cli.archive import archive
+from qops.cli.command import fail, register
+from qops.cli.pause import pause, resume
+from qops.cli.promote import promote
+from qops.cli.requeue import requeue
 from qops.errors import Failure, UsageError
 from qops.events import Events
 
@@ -38,6 +42,13 @@ def qops(
     ] = False,
 ) -> None:
     """Operate job queues that live in MySQL."""
+
+
+register(app, archive)
+register(app, requeue)
+register(app, promote)
+register(app, pause)
+register(app, resume)
 
 
 def main() -> NoReturn:
@@ -78,7 +89,7 @@ def wanted_format(arguments: list[str]) -> str:
 def hide_password(arguments: list[str]) -> None:
     """Rewrite the process title at once when a URL on the command line may hold a password."""
     if any(argument.startswith("--url") for argument in arguments):
-        from setproctitle import setproctitle  # noqa: PLC0415 - only then
+        from setproctitle import setproctitle
 
         command = next((argument for argument in arguments if not argument.startswith("-")), "")
         setproctitle(f"qops {command}" if "://" not in command else "qops")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 MAX_BATCH = 10_000
 """Rows in one transaction: beyond this, undo, binlog events and replica lag grow and nothing gets faster."""
@@ -12,7 +13,7 @@ MAX_BATCH = 10_000
 
 def seconds(text: str | float) -> float:
     """Parse a duration option into seconds; a wrong one is a usage error."""
-    from qops.settings import duration  # noqa: PLC0415 - on demand
+    from qops.settings import duration
 
     if isinstance(text, int | float):
         return float(text)
@@ -23,7 +24,7 @@ def seconds(text: str | float) -> float:
 
 
 Batch = Annotated[int | None, typer.Option(min=1, max=MAX_BATCH, help="rows in one transaction  [default: 1000]")]
-Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="stop after this many jobs")]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="stop after this many jobs", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would happen; change nothing, lock nothing")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 Reason = Annotated[str | None, typer.Option(help="why, for the ledger", metavar="TEXT")]
@@ -32,7 +33,7 @@ Progress = Annotated[
 ]
 
 
-def duration_option(text: str, metavar: str = "D") -> typer.models.OptionInfo:
+def duration_option(text: str, *names: str) -> OptionInfo:
     """Return an option that takes a duration such as 90s or 15m."""
-    option: typer.models.OptionInfo = typer.Option(parser=seconds, metavar=metavar, help=text)
+    option: OptionInfo = typer.Option(*names, parser=seconds, metavar="D", help=text)
     return option

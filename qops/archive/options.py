@@ -1,0 +1,46 @@
+"""The archiver's options: flags over the `[archive]` section over the defaults, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from qops.archive.result import MAX_BATCH, Options
+from qops.errors import Misconfigured, UsageError
+from qops.settings import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qops.settings import Settings
+
+DURATIONS = ("older_than", "max_runtime", "pause", "max_wait")
+NUMBERS = ("batch", "limit", "max_purge_lag")
+STATES = ("done", "failed")
+
+
+def choose(given: Mapping[str, Any], settings: Settings, *, dry_run: bool) -> Options:
+    """Return the options of one run. Raises UsageError for a wrong flag, Misconfigured for a wrong section."""
+    known = [field.name for field in fields(Options) if field.name != "dry_run"]
+    section = {key: _from_file(key, value) for key, value in settings.section("archive", known).items()}
+    flags = {name: value for name, value in given.items() if value is not None}
+    if flags.get("state", STATES[0]) not in STATES:
+        raise UsageError(f"--state must be {' or '.join(STATES)}, not {flags['state']!r}")
+    return Options(**{**section, **flags, "dry_run": dry_run})
+
+
+def _from_file(key: str, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+    """Return one value of `[archive]` as the option takes it."""
+    if key in DURATIONS:
+        try:
+            return duration(value if isinstance(value, str) else repr(value))
+        except ValueError as error:
+            raise Misconfigured(f"[archive] {key}: {error}") from None
+    if key in NUMBERS:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (key == "batch" and value > MAX_BATCH):
+            limit = f" up to {MAX_BATCH}" if key == "batch" else ""
+            raise Misconfigured(f"[archive] {key} must be a whole number from 1{limit}, not {value!r}")
+        return value
+    if value not in STATES:
+        raise Misconfigured(f"[archive] {key} must be {' or '.join(STATES)}, not {value!r}")
+    return value

@@ -1,0 +1,33 @@
+"""Asking before a change of more than one job; without a terminal nothing ever waits for an answer."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from qops.errors import Declined, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def confirm(what: str, count: Callable[[], int], *, yes: bool, always: bool = False) -> None:
+    """Ask on a terminal when `count()` jobs, more than one, would change; the default answer is no.
+
+    Without a terminal the command proceeds, unless it must `always` be confirmed: then more than one job needs
+    --yes (UsageError). Raises Declined on the answer no.
+    """
+    if yes:
+        return
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not terminal and not always:
+        return
+    number = count()
+    if number <= 1:
+        return
+    if not terminal:
+        raise UsageError(f"this changes {number} jobs: {what}; confirm it with --yes")
+    if not typer.confirm(f"{what}: {number} jobs?", default=False, err=True):
+        raise Declined("nothing was changed")

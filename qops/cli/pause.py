@@ -1,0 +1,41 @@
+"""`qops pause` and `qops resume`: the brake."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from qops.cli.command import Invocation
+from qops.cli.options import Reason, duration_option
+from qops.errors import UsageError
+from qops.report import Report
+
+
+def pause(
+    invocation: Invocation,
+    *,
+    reason: Reason = None,
+    for_: Annotated[float | None, duration_option("resume by itself after this time", "--for")] = None,
+) -> Report:
+    """Put on the brake: runs that change rows stop before their next batch."""
+    from qops.ledger import set_brake
+
+    if for_ is not None and for_ <= 0:
+        raise UsageError("--for must be longer than nothing")
+    name = invocation.settings.queue.name
+    server = invocation.server()
+    with server.session() as connection:
+        brake = set_brake(server, connection, name, reason=reason, seconds=for_)
+    document = {"queue": name, "paused": True, "since": brake.since, "until": brake.until, "reason": brake.reason}
+    return Report(document, (), (f"queue {name!r} is {brake}; workers go on; release it with: qops resume",))
+
+
+def resume(invocation: Invocation) -> Report:
+    """Release the brake."""
+    from qops.ledger import release_brake
+
+    name = invocation.settings.queue.name
+    server = invocation.server()
+    with server.session() as connection:
+        released = release_brake(server, connection, name)
+    line = f"queue {name!r} is no longer paused" if released else f"queue {name!r} was not paused"
+    return Report({"queue": name, "paused": False, "released": released}, (), (line,))
