@@ -39,7 +39,10 @@ def make_plan(
         oldest=_edge(connection, queue, walks, newest=False),
         newest=_edge(connection, queue, walks, newest=True),
         batches=_batches(rows, options.batch),
-        statements=tuple(str(s.compile(dialect=connection.dialect)) for s in _statements(queue, walks[0])),
+        statements=tuple(
+            str(s.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True}))
+            for s in _statements(queue, walks[0])
+        ),
         explain=tuple(asdict(line) for walk in walks for line in explain(connection, next_keys(queue, walk, None, 10))),
         throttles=(reason.message,) if reason else (),
     )

@@ -56,10 +56,11 @@ def archive(  # noqa: PLR0913 - one parameter an option of the contract
 def _report(result: Result) -> Report:
     if result.plan:
         return Report(result.document(), (_plan(result.plan),))
-    lines = [
+    head = (
         f"archived {result.archived} jobs of queue {result.queue!r} in {result.batches} batches, "
         f"{result.elapsed_seconds:.1f} s; stopped by: {result.stopped_by}"
-    ]
+    )
+    lines = [head]
     notes = (
         (result.reconciled, "were in the archive already, identical, and are gone from the queue now"),
         (result.locked, "are held by other sessions and were passed over; the next run takes them"),
@@ -68,11 +69,10 @@ def _report(result: Result) -> Report:
     )
     lines += [f"  {_count(number)} {text}" for number, text in notes if number]
     lines += [f"  waited {wait.seconds:.1f} s for {wait.reason}" for wait in result.throttles]
-    tables = ()
+    tables = []
     if result.refused:
-        rows = tuple((row.id, row.reason) for row in result.refused)
-        tables = (Table(("id", "reason"), rows, "refused"),)
-    return Report(result.document(), tables, tuple(lines), result.exit_code, result.failure)
+        tables.append(Table(("id", "reason"), tuple((row.id, row.reason) for row in result.refused), "refused"))
+    return Report(result.document(), tuple(tables), tuple(lines), result.exit_code, result.failure)
 
 
 def _plan(plan: Any) -> Table:  # noqa: ANN401 - the domain is loaded on demand
