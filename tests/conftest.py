@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -26,8 +26,6 @@ from qops.settings import Flags, Settings, load as load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def fresh_database(server: throwaway.Server, name: str | None = None, charset: s
     address = urlsplit(server.url)
     host, port = address.hostname or "127.0.0.1", address.port or 3306
     login = {"user": address.username or "root", "password": address.password or ""}
-    name = name or f"q_{os.getpid()}_{next(_numbers)}"
+    name = name or f"q_{os.getpid()}_{secrets.token_hex(3)}"
     quoted = f"`{name.replace('`', '``')}`"
     admin = MySQLdb.connect(host=host, port=port, autocommit=True, charset="utf8mb4", **login)
     with admin.cursor() as cursor:
