@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qops.clock import Stop, monotonic, sleep
 from qops.errors import PrivilegeMissing, TryLater
-from qops.purge import read_purge
+from qops.purge import find_blocker, read_purge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class PurgeLagThrottle:
         """Return why to wait now, or None."""
         if self.blind:
             return None
-        lag = read_purge(self.connection)
+        lag = read_purge(self.connection, name_blocker=False)
         self.connection.rollback()
         if lag.unpurged_transactions is None:
             if self.asked:
@@ -68,7 +68,8 @@ class PurgeLagThrottle:
         self.waiting = lag.unpurged_transactions > threshold
         if not self.waiting:
             return None
-        holder = lag.blocker
+        holder = find_blocker(self.connection, lag.read_views) if lag.read_views else None
+        self.connection.rollback()
         cause = (
             f"; the oldest read view seems to be held by connection {holder.connection_id} ({holder.user}) for "
             f"{holder.seconds} s: {holder.statement or 'idle'}"
