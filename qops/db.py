@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import MySQLdb
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.pool import NullPool
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from qops.settings import Database
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Transactional")
 
 # Error numbers, from the server's message reference; the driver's own are 2000-2999.
 LOCK_TIMEOUT, DEADLOCK, NOWAIT, DUPLICATE = 1205, 1213, 3572, 1062
@@ -33,6 +35,8 @@ UNREACHABLE = frozenset({2002, 2003, 2005, 2007, 2012, 2026})
 READ_ONLY = frozenset({1290, 1792, 1836})
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370, 1419})
 INTERRUPTED = frozenset({1317, 3024})
+WRONG_TIME = frozenset({1292, 1441})
+NO_PLUGIN = frozenset({1251, 2059, 2061})
 STATEMENT_BINLOG = 1665
 NO_SUCH_OBJECT = frozenset({1049, 1051, 1054, 1146})
 
@@ -43,6 +47,23 @@ OBSERVE_MILLISECONDS = 5_000
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 """Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
 NO_AUTO_VALUE_ON_ZERO, so that a zero date and an id of 0 are copied as they are."""
+
+
+DRIVER_ERRORS = (exc.DBAPIError, MySQLdb.Error)
+"""What a statement may raise, through SQLAlchemy and through the bare driver."""
+
+
+class Transactional(Protocol):
+    """What a transaction is run on: a SQLAlchemy connection, or a worker's own."""
+
+    def commit(self) -> None:
+        """Commit what is open."""
+
+    def rollback(self) -> None:
+        """Undo what is open."""
+
+    def invalidate(self) -> None:
+        """Forget a connection that is broken."""
 
 
 class OtherServer(Misconfigured):
@@ -97,12 +118,12 @@ class Server:
             watching.execute(sa.text("SET SESSION max_execution_time = :limit"), {"limit": OBSERVE_MILLISECONDS})
             yield watching
 
-    def translate(self, error: exc.DBAPIError) -> QopsError:
-        """Return what a driver error means to the user, with the next thing to do."""
+    def translate(self, error: BaseException) -> QopsError:
+        """Return what an error of DRIVER_ERRORS means to the user, with the next thing to do."""
         code, message = errno(error), _prose(error)
         if code in DENIED:
             return PrivilegeMissing(self._with_grants(message))
-        return explain(code, message, where=self.place, lost=error.connection_invalidated)
+        return explain(code, message, where=self.place, lost=getattr(error, "connection_invalidated", False))
 
     @property
     def place(self) -> str:
@@ -126,32 +147,49 @@ def errno(error: BaseException) -> int:
     return arguments[0] if arguments and isinstance(arguments[0], int) else 0
 
 
+# What an error number means, in the order in which they are asked; {} are the server's place and its sentence.
+_MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
+    (LOST, ConnectionLost, "the connection to {} was lost: {}"),
+    (UNREACHABLE, Unavailable, "cannot connect to {}: {}; is the server up, and is --url right?"),
+    (
+        NO_PLUGIN,
+        Unavailable,
+        (
+            "{}: the client library lacks the account's authentication plugin: {}; install the library's plugin "
+            "(Debian: libmariadb3 ships caching_sha2_password) or use an account it can serve"
+        ),
+    ),
+    (REFUSED, Unavailable, "{} refused the login: {}"),
+    (READ_ONLY, Unavailable, "{} is read-only: {}; connect to the writable source"),
+    (
+        frozenset({STATEMENT_BINLOG}),
+        Misconfigured,
+        (
+            "{}: binlog_format=STATEMENT forbids writes at READ COMMITTED: {}; set binlog_format=ROW in the server's "
+            "option file (SET GLOBAL binlog_format = 'ROW' until the restart)"
+        ),
+    ),
+    (frozenset({NOWAIT}), RowLocked, "{}: the row is locked by another session: {}"),
+    (RETRYABLE | INTERRUPTED, TryLater, "{}: {}; see what holds it with SHOW PROCESSLIST, then try again"),
+    (
+        WRONG_TIME,
+        Misconfigured,
+        (
+            "{}: {}; a TIMESTAMP column ends at 2038-01-19 03:14:07 UTC, a DATETIME column (with clock in its [queues] "
+            "section) at the end of the year 9999"
+        ),
+    ),
+    (NO_SUCH_OBJECT, Misconfigured, "{}: {}; check --url and qops.toml, or create it with: qops init"),
+)
+
+
 def explain(code: int, message: str, *, where: str, lost: bool) -> QopsError:
     """Return the error of the family for error number `code` of the server at `where`."""
-    if code in LOST or lost:
-        return ConnectionLost(f"the connection to {where} was lost: {message}")
-    if code in UNREACHABLE:
-        return Unavailable(f"cannot connect to {where}: {message}; is the server up, and is --url right?")
-    if code in {2059, 2061, 1251}:
-        return Unavailable(
-            f"{where}: the client library lacks the account's authentication plugin: {message}; install the "
-            "library's plugin (Debian: libmariadb3 ships caching_sha2_password) or use an account it can serve"
-        )
-    if code in REFUSED:
-        return Unavailable(f"{where} refused the login: {message}")
-    if code in READ_ONLY:
-        return Unavailable(f"{where} is read-only: {message}; connect to the writable source")
-    if code == STATEMENT_BINLOG:
-        return Misconfigured(
-            f"{where}: binlog_format=STATEMENT forbids writes at READ COMMITTED: {message}; set "
-            "binlog_format=ROW in the server's option file (SET GLOBAL binlog_format = 'ROW' until the restart)"
-        )
-    if code == NOWAIT:
-        return RowLocked(f"the row is locked by another session: {message}")
-    if code in RETRYABLE or code in INTERRUPTED:
-        return TryLater(f"{where}: {message}; see what holds it with SHOW PROCESSLIST, then try again")
-    if code in NO_SUCH_OBJECT:
-        return Misconfigured(f"{where}: {message}; check --url and qops.toml, or create it with: qops init")
+    if lost:
+        code = min(LOST)
+    for codes, kind, template in _MEANINGS:
+        if code in codes:
+            return kind(template.format(where, message))
     return QopsError(f"{where}: unexpected error {code}: {message}")
 
 
@@ -191,20 +229,41 @@ def transact(
 ) -> T:
     """Run `work` in one READ COMMITTED transaction and commit it; return what it returned.
 
+    Repeats and raises as `run_whole` does. The isolation level is asserted inside the transaction, because a
+    proxy that multiplexes connections can lose session settings.
+    """
+
+    def asserted(session: sa.Connection) -> T:
+        level = session.execute(sa.text("SELECT @@transaction_isolation")).scalar_one()
+        require_read_committed(level)
+        return work(session)
+
+    return run_whole(server, connection, asserted, attempts=attempts, stop=stop, on_retry=on_retry)
+
+
+def run_whole(
+    server: Server,
+    connection: S,
+    work: Callable[[S], T],
+    *,
+    attempts: int = 5,
+    stop: Stop | None = None,
+    on_retry: Callable[[int], None] | None = None,
+) -> T:
+    """Run `work` as one transaction, commit it and return what it returned; the retry rule of qops is here.
+
     A deadlock (1213), a lock timeout (1205: only the statement was undone) and a group's refusal at COMMIT
     roll back and repeat the whole of it, up to `attempts` times with a jittered backoff; `on_retry` hears
     each error number. Nothing else is repeated. Raises ConnectionLost with `in_commit` when the answer to
-    COMMIT was lost: then the caller has to look. The isolation level is asserted inside the transaction,
-    because a proxy that multiplexes connections can lose session settings.
+    COMMIT was lost: then the caller has to look.
     """
     for attempt in range(attempts):
         committing = False
         try:
-            _assert_read_committed(connection)
             result = work(connection)
             committing = True
             connection.commit()
-        except exc.DBAPIError as error:
+        except DRIVER_ERRORS as error:
             _roll_back(connection)
             code = errno(error)
             last = attempt + 1 == attempts or (stop is not None and stop.requested)
@@ -330,8 +389,8 @@ def version_tuple(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def _assert_read_committed(connection: sa.Connection) -> None:
-    level = connection.execute(sa.text("SELECT @@transaction_isolation")).scalar_one()
+def require_read_committed(level: str) -> None:
+    """Raise Misconfigured unless `level`, read inside a transaction, is what qops set."""
     if level != "READ-COMMITTED":
         raise Misconfigured(
             f"this session is at {level} although qops set READ COMMITTED: a proxy in between loses session "
@@ -339,16 +398,17 @@ def _assert_read_committed(connection: sa.Connection) -> None:
         )
 
 
-def _roll_back(connection: sa.Connection) -> None:
+def _roll_back(connection: Transactional) -> None:
     """Undo what is open; if even that fails the connection is broken and the server undoes it."""
     try:
         connection.rollback()
-    except exc.DBAPIError:
+    except DRIVER_ERRORS:
         connection.invalidate()
         connection.rollback()
 
 
-def _prose(error: exc.DBAPIError) -> str:
+def _prose(error: BaseException) -> str:
     """Return the server's own sentence, without SQLAlchemy's statement and parameters."""
-    arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
-    return str(arguments[1]) if len(arguments) > 1 else str(error.orig)
+    original = getattr(error, "orig", error)
+    arguments: tuple[Any, ...] = getattr(original, "args", ())
+    return str(arguments[1]) if len(arguments) > 1 else str(original)

@@ -132,14 +132,16 @@ class QueueTable:
         return None
 
     def now(self, role: str) -> sa.ColumnElement[Any]:
-        """Return the server's present instant as column `role` stores it.
+        """Return the server's present instant as column `role` stores it, cut (not rounded) to its precision.
 
         A TIMESTAMP is absolute. A DATETIME means what `clock` says. Raises Misconfigured where a DATETIME is
         compared and no clock is declared.
         """
         fact = self.facts[self.columns[role].name]
+        # Rounding, as MySQL does when it stores, would put a job that is ready now up to half a second ahead.
+        digits = sa.text(str(fact.precision or 0))
         if fact.data_type == "timestamp":
-            return sa.func.now(sa.text("6"))
+            return sa.func.now(digits)
         clock = self.settings.clock
         if clock is None:
             raise Misconfigured(
@@ -147,7 +149,7 @@ class QueueTable:
                 f'time zone it was written; set clock = "utc" in [queues.{self.name}] if the workers write '
                 'UTC_TIMESTAMP() or their sessions are at +00:00, or clock = "+08:00" for sessions at that offset'
             )
-        instant = sa.func.utc_timestamp(sa.text("6"))
+        instant = sa.func.utc_timestamp(digits)
         minutes = _offset_minutes(clock)
         return instant if minutes == 0 else shift(instant, minutes * 60_000_000)
 
