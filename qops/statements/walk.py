@@ -42,16 +42,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Walk:
-    """A way through the rows with one status value: along `index`, by `steps`, the last of which is the id.
-
-    `unset` are time columns that are NULL in the rows that are meant, so that an index may lead through them.
-    """
+    """A way through the rows with one status value: along `index`, by `steps`, the last of which is the id."""
 
     value: StateValue
     index: str
     steps: tuple[Step, ...]
     past: Past | None = None
-    unset: tuple[sa.Column[Any], ...] = ()
 
 
 def choose_walk(
@@ -59,21 +55,14 @@ def choose_walk(
 ) -> Walk:
     """Return the walk for one status value: by status and the time in role `by` where an index has them.
 
-    Otherwise by any index that begins with the status, and without one along the primary key. An index may
-    have the finish time between status and another time: it is NULL in jobs that are not finished.
+    Otherwise by any index that begins with the status, and without one along the primary key.
     """
     status = queue.columns["status"].name
-    for unset in ((), ("finished_at",)) if by != "finished_at" else ((),):
-        roles = (*unset, by) if by else ()
-        if by and all(queue.has(role) for role in roles if role):
-            head = (status, *(queue.columns[role].name for role in roles if role))
-            index = _first(indexes, head)
-            if index:
-                skipped = tuple(queue.columns[role] for role in unset)
-                return Walk(value, index.name, _steps(queue, index, 1 + len(unset)), past, skipped)
-    index = _first(indexes, (status,))
-    if index:
-        return Walk(value, index.name, _steps(queue, index, 1), past)
+    heads = [(status, queue.columns[by].name)] if by and queue.has(by) else []
+    for head in [*heads, (status,)]:
+        index = _first(indexes, head)
+        if index:
+            return Walk(value, index.name, _steps(queue, index), past)
     return Walk(value, "PRIMARY", (Step(queue.id),), past)
 
 
@@ -85,11 +74,11 @@ def _first(indexes: Sequence[Index], head: tuple[str, ...]) -> Index | None:
     return None
 
 
-def _steps(queue: QueueTable, index: Index, skip: int) -> tuple[Step, ...]:
-    """Return the steps of an index up to the id, which InnoDB appends to every secondary index."""
+def _steps(queue: QueueTable, index: Index) -> tuple[Step, ...]:
+    """Return the steps of an index after the status, up to the id, which InnoDB appends to every secondary index."""
     by_name = {column.name.lower(): column for column in queue.table.columns}
     steps: list[Step] = []
-    for part in index.parts[skip:]:
+    for part in index.parts[1:]:
         steps.append(Step(by_name[str(part.column).lower()], part.descending))
         if steps[-1].column is queue.id:
             return tuple(steps)
@@ -98,11 +87,10 @@ def _steps(queue: QueueTable, index: Index, skip: int) -> tuple[Step, ...]:
 
 def selection(queue: QueueTable, walk: Walk) -> sa.ColumnElement[bool]:
     """Return the predicate that the walk's rows meet: state, and time by the server's clock."""
-    conditions = [queue.columns["status"] == walk.value, *(column.is_(None) for column in walk.unset)]
-    if walk.past:
-        moment = queue.in_time(walk.past.role, -walk.past.microseconds)
-        conditions.append(queue.columns[walk.past.role] <= moment)
-    return sa.and_(*conditions)
+    chosen = queue.columns["status"] == walk.value
+    if walk.past is None:
+        return chosen
+    return sa.and_(chosen, queue.columns[walk.past.role] <= queue.in_time(walk.past.role, -walk.past.microseconds))
 
 
 def next_keys(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit: int) -> sa.Select[Any]:
