@@ -120,7 +120,7 @@ class Server:
 
     def translate(self, error: BaseException) -> QopsError:
         """Return what an error of DRIVER_ERRORS means to the user, with the next thing to do."""
-        code, message = errno(error), _prose(error)
+        code, message = errno(error), prose(error)
         if code in DENIED:
             return PrivilegeMissing(self._with_grants(message))
         return explain(code, message, where=self.place, lost=getattr(error, "connection_invalidated", False))
@@ -407,7 +407,7 @@ def _roll_back(connection: Transactional) -> None:
         connection.rollback()
 
 
-def _prose(error: BaseException) -> str:
+def prose(error: BaseException) -> str:
     """Return the server's own sentence, without SQLAlchemy's statement and parameters."""
     original = getattr(error, "orig", error)
     arguments: tuple[Any, ...] = getattr(original, "args", ())

@@ -11,6 +11,7 @@ import typer
 from qops import __version__
 from qops.cli.archive import archive
 from qops.cli.command import fail, register
+from qops.cli.init import init
 from qops.cli.pause import pause, resume
 from qops.cli.promote import promote
 from qops.cli.requeue import requeue
@@ -44,6 +45,7 @@ def qops(
     """Operate job queues that live in MySQL."""
 
 
+register(app, init)
 register(app, archive)
 register(app, requeue)
 register(app, promote)

@@ -1,0 +1,120 @@
+"""The archive: the queue's columns with the same types, so that a row arrives unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qops.db import quote_name
+from qops.errors import Misconfigured
+from qops.queue import TEXTS, TIMES
+from qops.schema import ddl
+from qops.schema.findings import Findings, compare_storage
+from qops.schema.tables import archive_table, archived, existing_column
+
+if TYPE_CHECKING:
+    from qops.queue import ColumnFact
+    from qops.schema.facts import TableFacts
+    from qops.schema.queue_table import Source
+    from qops.settings import QueueSettings
+
+_RANK = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_LENGTH_BYTE = 255  # a VARCHAR of more bytes has two bytes for its length, and to change that copies the table
+
+
+def create_archive(findings: Findings, settings: QueueSettings, source: Source) -> None:
+    """Plan to create the archive."""
+    findings.create(archive_table(settings, source.columns))
+
+
+def compare_archive(findings: Findings, settings: QueueSettings, source: Source, facts: TableFacts) -> None:
+    """Compare an existing archive with the queue's columns.
+
+    An archive that a trigger of the owner fills has the columns that the trigger writes; only its id matters.
+    Raises Misconfigured for a table that is no archive of this queue: one without its id.
+    """
+    id_ = facts.find(source.id)
+    if id_ is None:
+        raise Misconfigured(
+            f"archive table {quote_name(facts.name)} has no column {source.id!r}, so it looks like a table of another "
+            f"application, and nothing was created or changed; name another in [queues.{settings.name}] archive_table"
+        )
+    compare_storage(findings, facts, id_)
+    if settings.archive_by == "trigger":
+        return
+    for column in source.columns:
+        there = facts.find(column.name)
+        if there is None:
+            findings.add_column(facts.name, archived(column, late=True))
+        elif column.name in source.facts and not there.generated:
+            _compare_column(findings, facts, source.facts[column.name], there)
+    _compare_extra(findings, facts, {column.name.lower() for column in source.columns})
+
+
+def _compare_column(findings: Findings, facts: TableFacts, source: ColumnFact, there: ColumnFact) -> None:
+    """Compare one column by the archiver's own rule: the same type and collation, and room for NULL."""
+    same_type = _type(source) == _type(there)
+    nullable = source.nullable or there.nullable
+    if same_type and source.collation == there.collation and nullable == there.nullable:
+        return
+    is_id = there.name.lower() == source.name.lower() and facts.identified_by(there.name) and not nullable
+    wanted = existing_column(replace(source, name=there.name), is_id=is_id, nullable=nullable)
+    found = f"{there.column_type}{f' COLLATE {there.collation}' if there.collation else ''}"
+    findings.differ(
+        f"{facts.name}.{there.name}",
+        ddl.type_sql(wanted.type),
+        found if nullable == there.nullable else f"{found} NOT NULL",
+    )
+    options = _online(source, there, same_type=same_type)
+    if options or _holds(source, there):
+        findings.modify(facts, wanted, *options)
+
+
+def _type(fact: ColumnFact) -> tuple[str, ...]:
+    return ("enum", *fact.labels) if fact.data_type == "enum" else (fact.column_type,)
+
+
+def _online(source: ColumnFact, there: ColumnFact, *, same_type: bool) -> tuple[tuple[str, ...], ...]:
+    """Return how MySQL can change `there` to `source` while rows are written; empty if it has to copy the table."""
+    if source.collation != there.collation:
+        return ()
+    if same_type:
+        return (ddl.ONLINE,)
+    if source.data_type == there.data_type == "enum" and source.labels[: len(there.labels)] == there.labels:
+        return (ddl.INSTANT, ddl.ONLINE)
+    if source.data_type == there.data_type == "varchar" and source.length and there.length:
+        width = {"utf8mb4": 4, "utf8mb3": 3}.get(source.charset or "", 1)
+        one_class = (source.length * width > _LENGTH_BYTE) == (there.length * width > _LENGTH_BYTE)
+        return (ddl.ONLINE,) if there.length < source.length and one_class else ()
+    return ()
+
+
+def _holds(source: ColumnFact, there: ColumnFact) -> bool:
+    """Whether everything that `there` may hold by now fits into the type of `source`."""
+    kinds = {source.data_type, there.data_type}
+    if source.charset not in {there.charset, ddl.CHARSET}:
+        return False
+    if kinds <= set(_RANK):
+        unsigned = "unsigned" in source.column_type, "unsigned" in there.column_type
+        wider = _RANK[source.data_type] - _RANK[there.data_type]
+        return wider >= 0 if unsigned[0] == unsigned[1] else wider > 0 and unsigned == (False, True)
+    if kinds <= TEXTS:
+        # A CHAR loses spaces at the end.
+        return (source.length or 0) >= (there.length or 0) and (source.data_type != "char" or len(kinds) == 1)
+    if kinds == {"enum"}:
+        return set(there.labels) <= set(source.labels)
+    if len(kinds) == 1 and kinds <= TIMES | {"time"}:
+        return (source.precision or 0) >= (there.precision or 0)
+    return len(kinds) == 1 and source.length is not None and source.length >= (there.length or 0)
+
+
+def _compare_extra(findings: Findings, facts: TableFacts, filled: set[str]) -> None:
+    """Compare what the archive has beyond the queue: the archiver gives it no value."""
+    for name, fact in facts.columns.items():
+        definition = facts.definitions[name]
+        gives = fact.nullable or fact.generated or definition.default is not None or "AUTO_INCREMENT" in fact.extra
+        if name.lower() not in filled and not gives:
+            findings.differ(
+                f"{facts.name}.{name}", "a default or NULL, since the queue has no such column", fact.column_type
+            )
+            findings.modify(facts, existing_column(fact, is_id=False, nullable=True))
