@@ -44,14 +44,18 @@ class Verbatim(UserDefinedType[Any]):
     cache_ok = True
 
     def __init__(
-        self, column_type: str, collation: str | None, *, nullable: bool, timestamp_digits: int | None = None
+        self,
+        column_type: str,
+        collation: str | None = None,
+        nullable: bool = False,  # noqa: FBT001, FBT002 - SQLAlchemy copies a type by its positional arguments
+        timestamp_digits: int | None = None,
     ) -> None:
         self.column_type, self.collation = column_type, collation
         self.nullable, self.timestamp_digits = nullable, timestamp_digits
 
     def with_null(self, nullable: bool) -> Verbatim:  # noqa: FBT001 - the one thing that changes
         """Return this type with or without NULL."""
-        return Verbatim(self.column_type, self.collation, nullable=nullable, timestamp_digits=self.timestamp_digits)
+        return Verbatim(self.column_type, self.collation, nullable, self.timestamp_digits)
 
     def get_col_spec(self, **_options: Any) -> str:  # noqa: ANN401 - SQLAlchemy's protocol
         """Return the type and what belongs to it; a collation implies its character set."""

@@ -42,7 +42,7 @@ def init(server: Server, settings: QueueSettings, *, repair: bool, dry_run: bool
             drift=plan.drift,
             dry_run=dry_run,
             repair=repair,
-            failure=failure or _drift_failure(plan, settings, repair=repair),
+            failure=failure or _drift_failure(plan, settings, repair=repair, dry_run=dry_run),
         )
 
 
@@ -115,15 +115,14 @@ class Run:
         return Failure(128 + self.stop.signum, "signal", "stopped by a signal; run qops init again for the rest")
 
 
-def _drift_failure(plan: Plan, settings: QueueSettings, *, repair: bool) -> Failure | None:
+def _drift_failure(plan: Plan, settings: QueueSettings, *, repair: bool, dry_run: bool) -> Failure | None:
     """Say that drift remains and what can be done about it."""
     if not plan.drift:
         return None
     differs = ", ".join(dict.fromkeys(drift.object for drift in plan.drift))
-    online = any(action.when is When.REPAIR for action in plan.actions)
-    remedy = "see the SQL above to be run by hand, or change qops.toml"
-    if online and not repair:
-        remedy = "add what is missing, online, with: qops init --repair (see the SQL first with --repair --dry-run)"
+    remedy = "it takes SQL that blocks writers, to be run by hand, or another configuration in qops.toml"
+    if any(action.when is When.REPAIR for action in plan.actions) and (dry_run or not repair):
+        remedy = "add what is missing, online, with: qops init --repair"
     return Failure.of(
         Misconfigured(f"what is there differs from what queue {settings.name!r} needs: {differs}; {remedy}")
     )

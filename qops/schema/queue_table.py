@@ -12,8 +12,8 @@ from qops.db import quote_name
 from qops.errors import Misconfigured
 from qops.queue import INTEGERS, ROLE_TYPES, TIMES, ColumnFact
 from qops.schema import ddl
-from qops.schema.findings import Findings, compare_storage
-from qops.schema.indexes import Shape, describe, usable
+from qops.schema.findings import MISSING, Findings, compare_storage
+from qops.schema.indexes import Shape, columns_of, describe
 from qops.schema.tables import (
     ROLE_ORDER,
     column_name,
@@ -185,7 +185,9 @@ def _compare_members(
     if not lacking:
         return status
     kind = mysql.ENUM(*status.labels, *lacking)
-    findings.differ(f"{facts.name}.{status.name}", ddl.type_sql(kind).lower(), status.column_type)
+    findings.differ(
+        f"{facts.name}.{status.name}", f"ENUM with {', '.join(map(repr, lacking))} appended", status.column_type
+    )
     future = replace(status, column_type=ddl.type_sql(kind))
     column = existing_column(future, is_id=False)
     return future if findings.modify(facts, column, ddl.INSTANT, ddl.ONLINE) else status
@@ -195,28 +197,24 @@ def _compare_indexes(findings: Findings, settings: QueueSettings, facts: TableFa
     claim = shape.claim_key()
     fitting = [index for index in facts.indexes if shape.claims_by(index, facts.primary)]
     expected = f"index on ({claim}), or one that gives the claim's order"
-    present: list[tuple[str | None, ...]] = []
+    present = [claim.columns]
     if not any(index.visible for index in fitting):
-        present.append(claim.columns)
         if fitting:
             findings.show_index(facts, fitting[0], expected)
         else:
-            findings.add_index(facts, claim, found=_similar(facts, claim) or "missing")
-    present += [tuple(name for name, _ in usable(index)) for index in facts.indexes if index.visible]
-    unserved = shape.unserved(present)
-    for index in facts.indexes:
-        serves = [p for p in unserved if shape.walks_by(p, tuple(name for name, _ in usable(index)))]
-        if serves and not index.visible:
-            findings.show_index(facts, index, f"visible, for: {', '.join(purpose.command for purpose in serves)}")
-            unserved = [purpose for purpose in unserved if purpose not in serves]
-    for key, purposes in shape.maintenance_keys(unserved):
-        commands = " and ".join(purpose.command for purpose in purposes)
-        bearable = not settings.strict and all(purpose.few for purpose in purposes)
+            findings.add_index(facts, claim, found=_similar(facts, claim) or MISSING)
+    present += [columns_of(index) for index in facts.indexes if index.visible]
+    for missing in shape.unserved(present):
+        key = shape.key(missing)
+        hidden = next((index for index in facts.indexes if columns_of(index)[:2] == key.columns), None)
+        if hidden:
+            findings.show_index(facts, hidden, f"index on ({key}) for {missing.command}, visible")
+            continue
         advice = (
-            f"{commands} reads every {purposes[0].state} job, because no index of {quote_name(facts.name)} begins "
+            f"{missing.command} reads every {missing.state} job of {quote_name(facts.name)}, because no index begins "
             f"with ({key}); qops init --repair adds one"
         )
-        findings.add_index(facts, key, advice=advice if bearable else None)
+        findings.add_index(facts, key, advice=advice if missing.few and not settings.strict else None)
 
 
 def _similar(facts: TableFacts, key: ddl.Key) -> str:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_COMMENTS = {
+    When.ALWAYS: "not run",
+    When.REPAIR: "qops init --repair runs this, online",
+    When.BY_HAND: "blocks writers while it runs, so qops leaves it to you",
+}
+
+
 def report(result: Result) -> Report:
     """Return the report of a run."""
     if result.dry_run:
@@ -24,10 +31,20 @@ def report(result: Result) -> Report:
     if result.drift:
         differences = tuple((drift.object, drift.expected, drift.found) for drift in result.drift)
         tables.append(Table(("drift", "expected", "found"), differences))
-    lines = tuple(line for action in result.actions if not action.applied for line in action.sql.splitlines())
+    lines = tuple(_not_run(result))
     if not result.actions and not result.drift:
         lines = (f"queue {result.queue!r} has all it needs",)
     return Report(result.document(), tuple(tables), lines, failure=result.failure)
+
+
+def _not_run(result: Result) -> Iterator[str]:
+    """Yield the SQL that was not run, under a comment that says why."""
+    for when, comment in _COMMENTS.items():
+        left = [action for action in result.actions if action.when is when and not action.applied]
+        if left:
+            yield f"-- {comment}:"
+        for action in left:
+            yield from action.sql.splitlines()
 
 
 def _script(result: Result) -> Iterator[str]:
@@ -43,7 +60,6 @@ def _script(result: Result) -> Iterator[str]:
         yield from action.sql.splitlines()
     for action in result.actions:
         if action not in will:
-            hint = "blocks writers, for a quiet hour" if action.when is When.BY_HAND else "with --repair"
-            yield f"-- {hint}: {action.sql}"
+            yield f"-- {_COMMENTS[action.when]}: {action.sql}"
     if not result.actions and not result.drift:
         yield f"-- queue {result.queue!r} has all it needs"

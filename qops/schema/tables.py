@@ -145,7 +145,7 @@ def existing_column(fact: ColumnFact, *, is_id: bool, nullable: bool | None = No
     """Return a column as the server describes it, with type, character set and nullability only."""
     may = fact.nullable if nullable is None else nullable
     digits = fact.precision if fact.data_type == "timestamp" else None
-    kind = Verbatim(fact.column_type, fact.collation, nullable=may and not is_id, timestamp_digits=digits)
+    kind = Verbatim(fact.column_type, fact.collation, may and not is_id, digits)
     return sa.Column(quoted(fact.name), kind, nullable=may and not is_id, primary_key=is_id, autoincrement=False)
 
 
