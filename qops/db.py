@@ -138,7 +138,7 @@ class Server:
                 account, schema = connection.execute(sa.select(sa.func.current_user(), sa.func.database())).one()
         except (exc.DBAPIError, QopsError):
             return message
-        return f"{message}; an administrator can run:\n{self.grants(quote_account(account), schema)}"
+        return f"{message}; an administrator can run:\n{self.grants(account, schema)}"
 
 
 def errno(error: BaseException) -> int:
