@@ -21,7 +21,8 @@ _POINTER = ctypes.sizeof(ctypes.c_void_p)
 def name_connection(connection: Any, program: str) -> bool:  # noqa: ANN401 - the driver is untyped
     """Give `connection` the attribute program_name; return False where that cannot be done safely.
 
-    Session settings are back at the server's defaults afterwards. Raises the driver's error if the second login is refused: the connection is then unusable.
+    Session settings are back at the server's defaults afterwards. Raises the driver's error if the second login
+    is refused: the connection is then unusable.
     """
     from MySQLdb import _mysql  # noqa: PLC0415 - the driver is loaded when a connection exists
 
