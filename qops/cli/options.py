@@ -23,7 +23,9 @@ def seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-Batch = Annotated[int | None, typer.Option(min=1, max=MAX_BATCH, help="rows in one transaction  [default: 1000]")]
+Batch = Annotated[
+    int | None, typer.Option(min=1, max=MAX_BATCH, metavar="N", help="rows in one transaction  [default: 1000]")
+]
 Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="stop after this many jobs", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would happen; change nothing, lock nothing")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
