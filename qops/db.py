@@ -122,7 +122,7 @@ class Server:
         """Return what an error of DRIVER_ERRORS means to the user, with the next thing to do."""
         code, message = errno(error), prose(error)
         if code in DENIED:
-            return PrivilegeMissing(self._with_grants(message))
+            return PrivilegeMissing(self.with_grants(message))
         return explain(code, message, where=self.place, lost=getattr(error, "connection_invalidated", False))
 
     @property
@@ -130,7 +130,8 @@ class Server:
         """Where the server is, for messages: host and port, never a credential."""
         return f"{self.host}:{self.port}" if self.port else self.host
 
-    def _with_grants(self, message: str) -> str:
+    def with_grants(self, message: str) -> str:
+        """Return `message` with the GRANT statements that the running command needs, if the account can be told."""
         if self.grants is None:
             return message
         try:

@@ -47,8 +47,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "archive": (
         Need("SELECT, DELETE", "table", "lock finished jobs and delete what was copied"),
         Need("SELECT, INSERT", "archive", "copy jobs and compare what arrived"),
+        Need("PROCESS", "server", "see every foreign key (or --assume-no-children) and purge lag"),
         _LEDGER,
-        _PURGE,
     ),
     "requeue": (_CHANGE, _LEDGER),
     "promote": (_CHANGE, _LEDGER),

@@ -153,6 +153,46 @@ def test_a_trigger_that_objects_costs_only_its_row(queue: Database, qops: Callab
     assert queue.value("SELECT COUNT(*) FROM jobs_archive WHERE id = %s", [target]) == 0
 
 
+@pytest.mark.parametrize("effect", ["CASCADE", "SET NULL"])
+def test_children_that_a_delete_would_change_refuse_the_run(
+    queue: Database, qops: Callable[..., Ran], effect: str
+) -> None:
+    """A cascading child, even in another schema, refuses the run (78) until --allow-cascade."""
+    other = f"{queue.name}_other"
+    queue.execute(f"CREATE DATABASE `{other}`")
+    try:
+        queue.execute(
+            f"CREATE TABLE `{other}`.child (id INT PRIMARY KEY, job BIGINT UNSIGNED, "
+            f"FOREIGN KEY (job) REFERENCES `{queue.name}`.jobs (id) ON DELETE {effect})"
+        )
+        for options in ((), ("--dry-run",)):
+            ran = qops("archive", "--format", "json", *options)
+            assert ran.code == 78
+            assert f"{other}/child" in ran.json["error"]["message"]
+        assert counts(queue)["done"] == 50
+        assert qops("archive", "--allow-cascade", "--format", "json").json["archived"] == 50
+    finally:
+        queue.execute(f"DROP DATABASE `{other}`")
+
+
+def test_an_account_that_cannot_see_children_is_told_so(queue: Database, qops: Callable[..., Ran]) -> None:
+    """Without PROCESS and without SELECT on everything: 77 with the GRANT, unless --assume-no-children."""
+    user = f"u{queue.name}"
+    queue.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'pw'")
+    try:
+        queue.execute(f"GRANT ALL ON `{queue.name}`.* TO '{user}'@'%'")
+        url = f"mysql://{user}:pw@{queue.host}:{queue.port}/{queue.name}"
+        ran = qops("archive", "--url", url, "--format", "json")
+        assert ran.code == 77
+        assert f"GRANT PROCESS ON *.* TO '{user}'@'%';" in ran.json["error"]["message"]
+        assert counts(queue)["done"] == 50
+        assert qops("archive", "--url", url, "--assume-no-children", "--limit", "9").code == 0
+        queue.execute(f"GRANT SELECT ON *.* TO '{user}'@'%'")
+        assert qops("archive", "--url", url, "--format", "json").json["archived"] == 41
+    finally:
+        queue.execute(f"DROP USER '{user}'@'%'")
+
+
 def test_a_restricting_child_costs_only_its_row(queue: Database, qops: Callable[..., Ran]) -> None:
     """A child row with ON DELETE RESTRICT keeps its parent; the others are archived."""
     target = queue.value("SELECT id FROM jobs WHERE status = 'done' ORDER BY id LIMIT 1 OFFSET 20")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qops.errors import Misconfigured
+from qops.children import find_children
+from qops.errors import Misconfigured, PrivilegeMissing
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from qops.archive.result import Options
+    from qops.db import Server
     from qops.queue import ColumnFact, QueueTable
 
 
@@ -44,3 +49,23 @@ def _difference(source: ColumnFact, target: ColumnFact | None) -> str | None:
     if source.collation != target.collation:
         return f"column {source.name!r} is {target.collation} there and {source.collation} here"
     return None
+
+
+def check_children(server: Server, connection: sa.Connection, queue: QueueTable, options: Options) -> None:
+    """Refuse a run whose deletes would delete or change rows of other tables, or might without being seen to.
+
+    Raises Misconfigured naming the children, PrivilegeMissing where this account cannot see all of them.
+    """
+    children = find_children(connection, queue.schema, queue.table.name)
+    touched = [str(child) for child in children.found if child.changes_rows]
+    if touched and not options.allow_cascade:
+        raise Misconfigured(
+            f"deleting rows of {queue.table.name!r} would delete or change rows of {'; '.join(touched)}, which are "
+            "not archived; nothing was moved; if that is wanted: qops archive --allow-cascade"
+        )
+    if not children.complete and not options.assume_no_children:
+        message = (
+            f"this account cannot see whether foreign keys refer to {queue.table.name!r}, and a DELETE could cascade; "
+            "grant PROCESS, or say that there are none: qops archive --assume-no-children"
+        )
+        raise PrivilegeMissing(server.with_grants(message))

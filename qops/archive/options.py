@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DURATIONS = ("older_than", "max_runtime", "pause", "max_wait")
 NUMBERS = ("batch", "limit", "max_purge_lag")
+SWITCHES = ("allow_cascade", "assume_no_children")
 STATES = ("done", "failed")
 
 
@@ -40,6 +41,10 @@ def _from_file(key: str, value: Any) -> Any:  # noqa: ANN401 - whatever TOML hol
         if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (key == "batch" and value > MAX_BATCH):
             limit = f" up to {MAX_BATCH}" if key == "batch" else ""
             raise Misconfigured(f"[archive] {key} must be a whole number from 1{limit}, not {value!r}")
+        return value
+    if key in SWITCHES:
+        if not isinstance(value, bool):
+            raise Misconfigured(f"[archive] {key} must be true or false, not {value!r}")
         return value
     if value not in STATES:
         raise Misconfigured(f"[archive] {key} must be {' or '.join(STATES)}, not {value!r}")

@@ -30,6 +30,8 @@ class Options:
     pause: float | None = None
     max_purge_lag: int | None = None
     max_wait: float = 600.0
+    allow_cascade: bool = False
+    assume_no_children: bool = False
     dry_run: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qops.archive.batch import Batch, move_batch
-from qops.archive.check import check_tables
+from qops.archive.check import check_children, check_tables
 from qops.archive.plan import make_plan
 from qops.archive.result import Options, Refused, Result, Wait
 from qops.brake import BrakeCheck, Paused
@@ -39,6 +39,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         queue = load(connection, settings)
         walks = _walks(connection, queue, options)
         check_tables(queue)
+        check_children(server, connection, queue, options)
         connection.rollback()
         if options.dry_run:
             return make_plan(connection, queue, walks, options, events)

@@ -28,6 +28,12 @@ def archive(  # noqa: PLR0913 - one parameter an option of the contract
         typer.Option(min=1, metavar="N", help="wait above this many unpurged transactions  [default: 50000]"),
     ] = None,
     max_wait: Annotated[float | None, duration_option("longest wait for a throttle  [default: 10m]")] = None,
+    allow_cascade: Annotated[
+        bool | None, typer.Option("--allow-cascade", help="also where deletes reach rows of other tables")
+    ] = None,
+    assume_no_children: Annotated[
+        bool | None, typer.Option("--assume-no-children", help="do not insist on seeing foreign keys")
+    ] = None,
     dry_run: DryRun = False,
     progress: Progress = None,
 ) -> Report:
@@ -45,6 +51,8 @@ def archive(  # noqa: PLR0913 - one parameter an option of the contract
         "pause": pause,
         "max_purge_lag": max_purge_lag,
         "max_wait": max_wait,
+        "allow_cascade": allow_cascade,
+        "assume_no_children": assume_no_children,
     }
     options = choose(given, invocation.settings, dry_run=dry_run)
     invocation = invocation.showing_progress(progress)
