@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from qops.db import DUPLICATE, errno
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import sqlalchemy as sa
+    from collections.abc import Callable, Iterator
 
 # What can be wrong with one row: duplicate key, foreign keys, values that do not fit, a trigger or CHECK that
 # objects. Anything else is the server's trouble and ends the batch.
 ROW_TROUBLE = frozenset({
     DUPLICATE, 1048, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 1526, 1644, 1690, 3140, 3819,
 })  # fmt: skip
+
+
+@contextmanager
+def undo_row_trouble(connection: sa.Connection) -> Iterator[None]:
+    """Undo what is done inside, and nothing before it, where rows object; the error comes through in any case.
+
+    SQLAlchemy's own savepoints roll back to themselves after every error. After a deadlock the server has
+    undone the whole transaction and knows no savepoint any more, so its answer (1305) would stand in for the
+    deadlock, which is repeated, where 1305 is not. The one name serves every depth: a savepoint is not needed
+    again once another of its name was set.
+    """
+    connection.execute(sa.text("SAVEPOINT qops_rows"))
+    try:
+        yield
+    except exc.DBAPIError as error:
+        if errno(error) in ROW_TROUBLE:
+            connection.execute(sa.text("ROLLBACK TO SAVEPOINT qops_rows"))
+        raise
 
 
 def each_or_all(
@@ -34,7 +52,7 @@ def each_or_all(
     if not ids:
         return []
     try:
-        with connection.begin_nested():
+        with undo_row_trouble(connection):
             act(ids)
     except exc.DBAPIError as error:
         if errno(error) not in ROW_TROUBLE:

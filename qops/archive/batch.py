@@ -10,7 +10,7 @@ from sqlalchemy import exc
 from qops.archive.result import Refused
 from qops.db import DUPLICATE, errno
 from qops.errors import Misconfigured
-from qops.isolate import ROW_TROUBLE, each_or_all
+from qops.isolate import ROW_TROUBLE, each_or_all, undo_row_trouble
 from qops.pick import pick
 from qops.statements import archive as st
 
@@ -51,7 +51,7 @@ def move_batch(
 def _move(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> None:
     """Move locked rows; what the archive already holds is looked at first when it says so, then row by row."""
     try:
-        with connection.begin_nested():
+        with undo_row_trouble(connection):
             _copy_and_delete(connection, queue, ids)
     except exc.DBAPIError as error:
         if errno(error) not in ROW_TROUBLE:
