@@ -101,10 +101,15 @@ class Server:
 
         Raises the error family only: what the driver raised inside is translated on its way out.
         """
+        with self.translating(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Raise as the error family what the driver raises inside."""
         try:
-            with self.engine.connect() as connection:
-                yield connection
-        except exc.DBAPIError as error:
+            yield
+        except DRIVER_ERRORS as error:
             raise self.translate(error) from error
 
     @contextmanager
@@ -118,12 +123,16 @@ class Server:
             watching.execute(sa.text("SET SESSION max_execution_time = :limit"), {"limit": OBSERVE_MILLISECONDS})
             yield watching
 
-    def translate(self, error: BaseException) -> QopsError:
-        """Return what an error of DRIVER_ERRORS means to the user, with the next thing to do."""
+    def translate(self, error: BaseException, *, lost: bool = False) -> QopsError:
+        """Return what an error of DRIVER_ERRORS means to the user, with the next thing to do.
+
+        `lost` says that the connection turned out to be broken, whatever the error says.
+        """
         code, message = errno(error), prose(error)
         if code in DENIED:
             return PrivilegeMissing(self.with_grants(message))
-        return explain(code, message, where=self.place, lost=getattr(error, "connection_invalidated", False))
+        lost = lost or getattr(error, "connection_invalidated", False)
+        return explain(code, message, where=self.place, lost=lost)
 
     @property
     def place(self) -> str:
@@ -255,8 +264,9 @@ def run_whole(
 
     A deadlock (1213), a lock timeout (1205: only the statement was undone) and a group's refusal at COMMIT
     roll back and repeat the whole of it, up to `attempts` times with a jittered backoff; `on_retry` hears
-    each error number. Nothing else is repeated. Raises ConnectionLost with `in_commit` when the answer to
-    COMMIT was lost: then the caller has to look.
+    each error number. Nothing else is repeated. What is raised has `in_commit` when COMMIT failed or its answer
+    was lost: then the caller has to look. A statement that was interrupted because its connection was killed
+    (1317, and then the connection is gone) is a ConnectionLost as well.
     """
     for attempt in range(attempts):
         committing = False
@@ -265,19 +275,18 @@ def run_whole(
             committing = True
             connection.commit()
         except DRIVER_ERRORS as error:
-            _roll_back(connection)
+            alive = roll_back(connection)
             code = errno(error)
             last = attempt + 1 == attempts or (stop is not None and stop.requested)
             if code not in RETRYABLE or last:
-                translated = server.translate(error)
-                if isinstance(translated, ConnectionLost):
-                    translated.in_commit = committing
+                translated = server.translate(error, lost=not alive)
+                translated.in_commit = committing
                 raise translated from error
             if on_retry:
                 on_retry(code)
             sleep(backoff(attempt, base=0.05, limit=1.0), stop or Stop())
         except BaseException:
-            _roll_back(connection)
+            roll_back(connection)
             raise
         else:
             return result
@@ -399,13 +408,15 @@ def require_read_committed(level: str) -> None:
         )
 
 
-def _roll_back(connection: Transactional) -> None:
-    """Undo what is open; if even that fails the connection is broken and the server undoes it."""
+def roll_back(connection: Transactional) -> bool:
+    """Undo what is open; return False where the connection is broken, so that the server undoes it."""
     try:
         connection.rollback()
     except DRIVER_ERRORS:
         connection.invalidate()
         connection.rollback()
+        return False
+    return True
 
 
 def prose(error: BaseException) -> str:

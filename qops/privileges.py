@@ -55,7 +55,12 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),
     "resume": (Need("SELECT, INSERT, UPDATE", "ledger", "release the brake"),),
     "health": (_READ, _PURGE, Need("SELECT", "ledger", "see the brake and past runs", optional=True)),
-    "worker": (Need("SELECT, INSERT, UPDATE", "table", "enqueue, claim, complete and fail jobs"),),
+    "worker": (
+        Need("SELECT, INSERT, UPDATE", "table", "enqueue, claim, complete and fail jobs"),
+        Need("DELETE", "table", "complete jobs with archive=True", optional=True),
+        Need("SELECT, INSERT", "archive", "complete jobs with archive=True", optional=True),
+        Need("SELECT", "ledger", "leave due jobs alone while the queue is paused", optional=True),
+    ),
 }
 
 

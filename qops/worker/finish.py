@@ -1,0 +1,54 @@
+"""The end of a job: whether it is still this worker's, and its way to the archive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qops.db import DRIVER_ERRORS, DUPLICATE, errno
+from qops.errors import Misconfigured
+from qops.worker.job import Job, LeaseLost
+
+if TYPE_CHECKING:
+    from qops.worker.protocol import Worker
+    from qops.worker.session import Session
+
+
+def require_held(rows: int, job: Job) -> None:
+    """Raise LeaseLost unless a statement behind the fence found the job (one row)."""
+    if rows != 1:
+        raise LeaseLost(
+            f"job {job.id} is not held by {job.claimed_by!r} any more: its lease passed, or it was put back, finished "
+            f"or given to somebody else; nothing was changed. See: qops show {job.id}"
+        )
+
+
+def complete_to_archive(worker: Worker, session: Session, job: Job) -> None:
+    """Move a held job to the archive as a done one, inside the caller's transaction; the two counts must agree."""
+    queue, statements = worker.queue, worker.statements
+    if queue.settings.archive_by == "trigger":
+        # The owner's trigger copies what it sees being deleted, so that has to be a done job.
+        require_held(session.run(statements.complete, **job.fence), job)
+        copied = 1
+    else:
+        if not queue.archive_facts:
+            raise Misconfigured(f"archive table {queue.archive.name!r} does not exist; create it with: qops init")
+        require_held(len(session.query(statements.lock_held, **job.fence)), job)
+        copied = _copy(worker, session, job)
+    deleted = session.run(statements.delete, id=job.id)
+    if (copied, deleted) != (1, 1):
+        raise Misconfigured(
+            f"job {job.id} was locked, but {copied} rows were copied and {deleted} deleted; rolled back. Look for "
+            f"triggers on {queue.table.name!r} and {queue.archive.name!r}"
+        )
+
+
+def _copy(worker: Worker, session: Session, job: Job) -> int:
+    try:
+        return session.run(worker.statements.copy_done, id=job.id)
+    except DRIVER_ERRORS as error:
+        if errno(error) != DUPLICATE:
+            raise
+        raise Misconfigured(
+            f"archive table {worker.queue.archive.name!r} already holds a job {job.id}, so this one was not moved; "
+            f"complete it without archive=True, and look at it with: qops show {job.id}"
+        ) from error
