@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from qops.db import Server, errno, transact
-from qops.errors import Misconfigured, QopsError
+from qops.errors import ConnectionLost, Misconfigured, QopsError, Unavailable
 from qops.privileges import LEDGER_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from qops.events import Events
@@ -105,19 +105,27 @@ class Ledger:
     events: Events
 
     def open(self, command: str, queue: str, arguments: Mapping[str, Any], reason: str | None = None) -> Entry:
-        """Record that a run begins; say so and go on where that cannot be done."""
+        """Record that a run begins; say so and go on where that cannot be done.
+
+        Raises Unavailable where the server cannot be written to at all: then the work cannot be done either.
+        """
         entry = sa.insert(_RUNS).values(
             command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
         )
         try:
             result = transact(self.server, self.connection, lambda session: session.execute(entry))
+        except Unavailable:
+            raise
         except QopsError as error:
             self.events.warn(f"this run is not recorded in {LEDGER_TABLE}: {error}")
             return Entry(None)
         return Entry(result.lastrowid)
 
     def close(self, entry: Entry, outcome: str, summary: Mapping[str, Any]) -> None:
-        """Record how a run ended; say so and go on where that cannot be done."""
+        """Record how a run ended, on a new connection if the old one is gone; say so where that cannot be done.
+
+        Repeating it is harmless: an entry is closed once.
+        """
         if entry.id is None:
             return
         close = (
@@ -125,10 +133,14 @@ class Ledger:
             .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
             .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
         )
-        try:
-            transact(self.server, self.connection, lambda session: session.execute(close))
-        except QopsError as error:
-            self.events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
+        for last in (False, True):
+            try:
+                transact(self.server, self.connection, lambda session: session.execute(close))
+            except QopsError as error:
+                if isinstance(error, ConnectionLost) and not last:
+                    continue
+                self.events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
+            return
 
 
 def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
@@ -146,12 +158,23 @@ def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
     return Brake(row.id, row.started_at, row.expires_at, row.reason, row.operator) if row else None
 
 
-def last_run(connection: sa.Connection, queue: str, command: str) -> Run | None:
-    """Return the latest run of `command` on `queue`, None if there was none. Raises as `active_brake` does."""
+def last_run(
+    connection: sa.Connection,
+    queue: str,
+    command: str,
+    *,
+    finished: bool = False,
+    outcomes: Collection[str] = (),
+) -> Run | None:
+    """Return the latest run of `command` on `queue`, None if there was none. Raises as `active_brake` does.
+
+    With `finished` or `outcomes`, the latest that has ended, or has ended in one of these ways.
+    """
     names = ("id", "command", "queue", "started_at", "finished_at", "outcome", "summary", "operator", "host", "reason")
+    narrower = [_RUNS.c.outcome.in_(outcomes)] if outcomes else [_RUNS.c.finished_at.is_not(None)] if finished else []
     query = (
         sa.select(*(_RUNS.c[name] for name in names))
-        .where(_RUNS.c.queue == queue, _RUNS.c.command == command)
+        .where(_RUNS.c.queue == queue, _RUNS.c.command == command, *narrower)
         .order_by(_RUNS.c.id.desc())
         .limit(1)
     )

@@ -54,7 +54,12 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "promote": (_CHANGE, _LEDGER),
     "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),
     "resume": (Need("SELECT, INSERT, UPDATE", "ledger", "release the brake"),),
-    "health": (_READ, _PURGE, Need("SELECT", "ledger", "see the brake and past runs", optional=True)),
+    "health": (
+        _READ,
+        _PURGE,
+        Need("SELECT", "performance_schema.*", "see lock waits and who blocks purge", optional=True),
+        Need("SELECT", "ledger", "see the brake and past runs", optional=True),
+    ),
     "worker": (
         Need("SELECT, INSERT, UPDATE", "table", "enqueue, claim, complete and fail jobs"),
         Need("DELETE", "table", "complete jobs with archive=True", optional=True),

@@ -5,10 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from qops.errors import ATTENTION, CRITICAL, OK
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from qops.errors import Failure
+
+VERDICTS = {"critical": CRITICAL, "warning": ATTENTION, "unknown": ATTENTION, "ok": OK}
+"""The verdicts of doctor and health, the worst first, and their exit codes."""
+FAIL_ON = ("warning", "critical", "never")
+
+
+def worst(levels: Iterable[str]) -> str:
+    """Return the verdict of several findings' levels; a level that is no verdict does not count."""
+    present = set(levels)
+    return next((verdict for verdict in VERDICTS if verdict in present), "ok")
+
+
+def verdict_exit_code(verdict: str, fail_on: str = "warning") -> int:
+    """Return the exit code of a verdict: 0 for all that `fail_on` lets pass."""
+    if fail_on == "never" or (fail_on == "critical" and verdict != "critical"):
+        return OK
+    return VERDICTS[verdict]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import typer
 from qops import __version__
 from qops.cli.archive import archive
 from qops.cli.command import fail, register
+from qops.cli.health import health
 from qops.cli.init import init
 from qops.cli.pause import pause, resume
 from qops.cli.promote import promote
@@ -49,6 +50,7 @@ register(app, init)
 register(app, archive)
 register(app, requeue)
 register(app, promote)
+register(app, health)
 register(app, pause)
 register(app, resume)
 

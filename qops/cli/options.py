@@ -35,6 +35,23 @@ Progress = Annotated[
 ]
 
 
+def _fail_on(text: str) -> str:
+    """Accept a level at which a finding changes the exit code."""
+    from qops.report import FAIL_ON
+
+    if text not in FAIL_ON:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(FAIL_ON)}")
+    return text
+
+
+FailOn = Annotated[
+    str,
+    typer.Option(
+        "--fail-on", parser=_fail_on, metavar="warning|critical|never", help="which findings change the exit code"
+    ),
+]
+
+
 def duration_option(text: str, *names: str) -> OptionInfo:
     """Return an option that takes a duration such as 90s or 15m."""
     option: OptionInfo = typer.Option(*names, parser=seconds, metavar="D", help=text)
