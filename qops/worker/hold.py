@@ -5,22 +5,23 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+from sqlalchemy.dialects.mysql import mysqldb
+
 from qops.db import DRIVER_ERRORS, errno, require_read_committed, roll_back
 from qops.errors import ConnectionLost
 from qops.worker.job import Job, LeaseLost
-from qops.worker.session import Prepared
+from qops.worker.session import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import sqlalchemy as sa
 
     from qops.worker.protocol import Worker
 
 # A savepoint lives as long as its transaction: where it is gone at the end, somebody committed or rolled back in
 # between, or a deadlock did, and the row was free for others.
-_SAVEPOINT = Prepared("SAVEPOINT qops_hold", (), {})
-_RELEASE = Prepared("RELEASE SAVEPOINT qops_hold", (), {})
+_SAVEPOINT = prepare(sa.text("SAVEPOINT qops_hold"), mysqldb.dialect())
+_RELEASE = prepare(sa.text("RELEASE SAVEPOINT qops_hold"), mysqldb.dialect())
 _NO_SUCH_SAVEPOINT = 1305
 
 

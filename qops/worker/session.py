@@ -15,37 +15,53 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import sqlalchemy as sa
-    from sqlalchemy.engine import Compiled, Dialect
+    from sqlalchemy.engine import Dialect
     from sqlalchemy.sql.compiler import SQLCompiler
 
     from qops.db import Server
 
 
+LIST = "ids"  # the parameter that is a list
+
+
 @dataclass(frozen=True)
-class Prepared:
-    """A compiled statement: its text, the parameters in their order, and those whose values are fixed."""
+class _Text:
+    """What the driver is given: the text, its parameters in their order, and the names of a list's elements."""
 
     sql: str
     names: tuple[str, ...]
-    fixed: Mapping[str, Any]
-    expanding: SQLCompiler | None = None
+    elements: tuple[str, ...] = ()
+
+
+class Prepared:
+    """A compiled statement. One with a list of ids is written once for each length that the list has had."""
+
+    def __init__(self, compiled: SQLCompiler) -> None:
+        self._compiled = compiled
+        self._fixed = {name: value for name, value in compiled.params.items() if not compiled.binds[name].required}
+        plain = _Text(compiled.string, tuple(compiled.positiontup or ()))
+        self._texts = {} if LIST in compiled.binds else {0: plain}
 
     def render(self, values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-        """Return text and arguments for the driver; a list of ids becomes as many placeholders."""
-        if self.expanding is not None:
-            state = self.expanding.construct_expanded_state(dict(values))
-            return state.statement, state.positional_parameters
-        fixed = self.fixed
-        return self.sql, [values[name] if name in values else fixed[name] for name in self.names]
+        """Return text and arguments for the driver."""
+        ids = values.get(LIST, ())
+        text = self._texts.get(len(ids)) or self._write(len(ids))
+        given: dict[str, Any] = {**self._fixed, **values}
+        if ids:
+            given |= zip(text.elements, ids, strict=True)
+        return text.sql, [given[name] for name in text.names]
+
+    def _write(self, length: int) -> _Text:
+        state = self._compiled.construct_expanded_state({**dict.fromkeys(self._compiled.params), LIST: [0] * length})
+        elements = tuple(state.parameter_expansion[LIST])
+        text = self._texts[length] = _Text(state.statement, tuple(state.positiontup or ()), elements)
+        return text
 
 
 def prepare(statement: sa.Executable, dialect: Dialect) -> Prepared:
     """Compile a statement for `dialect`; bound parameters without a value are given at every execution."""
-    compiled: Compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
-    text: SQLCompiler = compiled  # type: ignore[assignment]
-    fixed = {name: value for name, value in text.params.items() if not text.binds[name].required}
-    expanding = text if text.post_compile_params or "POSTCOMPILE" in text.string else None
-    return Prepared(text.string, tuple(text.positiontup or ()), fixed, expanding)
+    compiled: Any = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+    return Prepared(compiled)
 
 
 @dataclass(frozen=True)
