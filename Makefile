@@ -17,7 +17,7 @@ setup:  ## install qops and its development tools into .venv
 	@bash dev/setup.sh
 
 demo: setup  ## show qops at work on a throwaway MySQL server
-	@$(VENV)/python dev/demo.py
+	@$(VENV)/python -m dev.demo
 
 test: setup  ## run the tests on a throwaway MySQL server (ARGS="-k archive": pytest's options)
 	@$(VENV)/python -m dev.server start
