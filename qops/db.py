@@ -1,8 +1,7 @@
-"""The only door to MySQL: engine, session settings, error numbers, and transactions that are retried whole."""
+"""The only door to MySQL: sessions, error numbers, and transactions that are retried whole."""
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.pool import NullPool
 
-from qops.attributes import name_connection
 from qops.clock import Stop, backoff, sleep
 from qops.errors import ConnectionLost, Misconfigured, PrivilegeMissing, QopsError, TryLater, Unavailable
+from qops.login import Login, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,14 +39,7 @@ NO_PLUGIN = frozenset({1251, 2059, 2061})
 STATEMENT_BINLOG = 1665
 NO_SUCH_OBJECT = frozenset({1049, 1051, 1054, 1146})
 
-MINIMUM_VERSION = (8, 0, 1)  # the first with SKIP LOCKED
-CONNECT_TIMEOUT_SECONDS = 10
-LOCK_WAIT_SECONDS = 3  # row locks and metadata locks: an operator's tool must not queue behind an incident
 OBSERVE_MILLISECONDS = 5_000
-SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
-"""Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
-NO_AUTO_VALUE_ON_ZERO, so that a zero date and an id of 0 are copied as they are."""
-
 
 DRIVER_ERRORS = (exc.DBAPIError, MySQLdb.Error)
 """What a statement may raise, through SQLAlchemy and through the bare driver."""
@@ -66,18 +58,6 @@ class Transactional(Protocol):
         """Forget a connection that is broken."""
 
 
-class OtherServer(Misconfigured):
-    """The server is not a MySQL that qops works with; `flavor` and `version` say what it is."""
-
-    def __init__(self, flavor: str, version: str) -> None:
-        super().__init__(
-            f"{flavor} {version} is not supported: qops needs MySQL {'.'.join(map(str, MINIMUM_VERSION))} or later "
-            "(SKIP LOCKED, data_locks and READ COMMITTED sessions as MySQL has them)"
-        )
-        self.flavor = flavor
-        self.version = version
-
-
 class RowLocked(TryLater):
     """A row that was asked for with NOWAIT is locked by somebody else."""
 
@@ -87,8 +67,7 @@ class Server:
     """A server to talk to. `grants` renders the privileges that the running command needs, for messages."""
 
     engine: sa.Engine
-    host: str
-    port: int | None
+    login: Login
     grants: Callable[[str, str], str] | None = field(default=None, compare=False)
 
     def for_command(self, grants: Callable[[str, str], str]) -> Server:
@@ -135,6 +114,16 @@ class Server:
         return explain(code, message, where=self.place, lost=lost)
 
     @property
+    def host(self) -> str:
+        """The host's name or the socket's path; what is known of the server where an option file says it."""
+        return self.login.host
+
+    @property
+    def port(self) -> int | None:
+        """The port that was asked for."""
+        return self.login.port
+
+    @property
     def place(self) -> str:
         """Where the server is, for messages: host and port, never a credential."""
         return f"{self.host}:{self.port}" if self.port else self.host
@@ -144,9 +133,10 @@ class Server:
         if self.grants is None:
             return message
         try:
-            with self.engine.connect() as connection:
-                account, schema = connection.execute(sa.select(sa.func.current_user(), sa.func.database())).one()
-        except (exc.DBAPIError, QopsError):
+            account, schema = self.login.identity(MySQLdb)
+        except (MySQLdb.Error, QopsError):
+            return message
+        if account is None or schema is None:
             return message
         return f"{message}; an administrator can run:\n{self.grants(account, schema)}"
 
@@ -217,15 +207,18 @@ def quote_name(name: str) -> str:
 def open_server(database: Database) -> Server:
     """Prepare a server to talk to; nothing is sent until a session is opened.
 
-    Raises Misconfigured when nothing says where the server is.
+    Raises Misconfigured when nothing says where the server is, or a TLS mode cannot be kept.
     """
-    arguments, where = _connect_arguments(database)
+    login = prepare(database)
     engine = sa.create_engine(
-        sa.URL.create("mysql+mysqldb"), poolclass=NullPool, connect_args=arguments, hide_parameters=True
+        sa.URL.create("mysql+mysqldb"), poolclass=NullPool, connect_args=login.arguments, hide_parameters=True
     )
-    event.listen(engine, "do_connect", _connect)
-    host, port = where
-    return Server(engine, host, port)
+
+    def connect(dialect: Any, _record: object, _arguments: object, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        return login.connect(dialect.loaded_dbapi, arguments)
+
+    event.listen(engine, "do_connect", connect)
+    return Server(engine, login)
 
 
 def transact(
@@ -297,106 +290,6 @@ def run_whole(
 def statement(name: str) -> sa.TextClause:
     """Return the documented query `qops/queries/NAME.sql`; its identifiers are the server's own."""
     return sa.text(files("qops").joinpath("queries", f"{name}.sql").read_text(encoding="utf-8"))
-
-
-def _connect_arguments(database: Database) -> tuple[dict[str, Any], tuple[str, int | None]]:
-    """Turn the settings into the driver's arguments, and say in words where they lead."""
-    address = database.address
-    if address is None and database.option_file is None:
-        raise Misconfigured(
-            "no server is configured; give --url mysql://user@host:port/db, set QOPS_URL, or write [database] url "
-            "in qops.toml"
-        )
-    arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS}
-    if address:
-        if address.database:
-            arguments["database"] = address.database
-        if not database.url_yields:
-            arguments |= _address_arguments(database)
-    if database.option_file:
-        arguments["read_default_file"] = str(database.option_file)
-        arguments["read_default_group"] = database.option_group or "qops"
-    if "unix_socket" in arguments:
-        return arguments, (str(arguments["unix_socket"]), None)
-    if "host" in arguments:
-        return arguments, (str(arguments["host"]), arguments.get("port"))
-    return arguments, (f"the server of {database.option_file or 'the client library'}", None)
-
-
-def _address_arguments(database: Database) -> dict[str, Any]:
-    address = database.address
-    if address is None:
-        return {}
-    options = dict(address.options)
-    arguments: dict[str, Any] = {}
-    if address.host:
-        # The client library takes "localhost" to mean its default socket and forgets the port.
-        local = address.host == "localhost" and address.port is not None and "unix_socket" not in options
-        arguments["host"] = "127.0.0.1" if local else address.host
-    if address.port:
-        arguments["port"] = address.port
-    if address.user:
-        arguments["user"] = address.user
-    if database.password:
-        arguments["password"] = database.password.reveal()
-    if "connect_timeout" in options:
-        arguments["connect_timeout"] = int(options.pop("connect_timeout"))
-    for key in ("unix_socket", "ssl_mode"):
-        if key in options:
-            arguments[key] = options.pop(key)
-    if options:
-        arguments["ssl"] = {key.removeprefix("ssl_"): value for key, value in options.items()}
-    return arguments
-
-
-def _connect(dialect: Any, _record: object, _arguments: object, login: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Connect for the engine: name the server, name ourselves, then set what every session of qops has.
-
-    Runs for every connection, also after one was lost. An account whose second login is refused works
-    without the attribute.
-    """
-    connection = _log_in(dialect, login)
-    driver_error = dialect.loaded_dbapi.Error
-    try:
-        name_connection(connection, "qops")
-    except driver_error:
-        connection.close()
-        connection = _log_in(dialect, login)
-    connection.autocommit(False)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SET SESSION transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00', sql_mode = %s, "
-            "lock_wait_timeout = %s, innodb_lock_wait_timeout = %s",
-            (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS),
-        )
-    return connection
-
-
-def _log_in(dialect: Any, login: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is untyped
-    """Return a driver connection, or raise OtherServer before anything is sent that only MySQL understands."""
-    connection = dialect.loaded_dbapi.connect(**login)
-    flavor, version = identify(connection.get_server_info())
-    if flavor != "MySQL" or version_tuple(version) < MINIMUM_VERSION:
-        connection.close()
-        raise OtherServer(flavor, version)
-    return connection
-
-
-def identify(greeting: str) -> tuple[str, str]:
-    """Return flavor and version from the version in a server's greeting.
-
-    MariaDB prefixes `5.5.5-` for old replication clients and names itself in the rest.
-    """
-    if "mariadb" in greeting.lower():
-        version = greeting.removeprefix("5.5.5-")
-        return "MariaDB", version.split("-")[0]
-    return "MySQL", greeting
-
-
-def version_tuple(version: str) -> tuple[int, ...]:
-    """Return the numbers at the head of a version: `9.7.4-2` is (9, 7, 4)."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def require_read_committed(level: str) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import exc
 
-from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, LOCK_WAIT_SECONDS, errno, statement, version_tuple
+from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, errno, statement
 from qops.health.depth import measure_table
 from qops.health.snapshot import Archive, Locks, Measured, Size, TableState, Unknown
 from qops.indexes import describe_indexes
 from qops.ledger import LedgerMissing, active_brake, last_run
+from qops.login import LOCK_WAIT_SECONDS, version_tuple
 from qops.privileges import LEDGER_TABLE, Need, grant
 from qops.purge import PurgeLag, read_purge
 from qops.queue import load

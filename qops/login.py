@@ -1,0 +1,244 @@
+"""How to log in: the driver's arguments, what they promise about TLS, and what every session of qops has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qops.attributes import is_mariadb_library, name_connection
+from qops.errors import Misconfigured, Unavailable
+from qops.option_file import DEFAULT_GROUP, OptionFile, look_into
+from qops.url import SSL_MODES, Address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qops.settings import Database
+
+MINIMUM_VERSION = (8, 0, 1)  # the first with SKIP LOCKED
+CONNECT_TIMEOUT_SECONDS = 10
+LOCK_WAIT_SECONDS = 3  # row locks and metadata locks: an operator's tool must not queue behind an incident
+SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
+"""Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
+NO_AUTO_VALUE_ON_ZERO, so that a zero date and an id of 0 are copied as they are."""
+
+# The client library takes "localhost", spelled like this, to mean its default socket, and forgets the port. Host
+# names know no case, neither for the resolver nor in a certificate.
+LOCAL, LOCAL_BY_TCP = "localhost", "LOCALHOST"
+
+
+class OtherServer(Misconfigured):
+    """The server is not a MySQL that qops works with; `flavor` and `version` say what it is."""
+
+    def __init__(self, flavor: str, version: str) -> None:
+        super().__init__(
+            f"{flavor} {version} is not supported: qops needs MySQL {'.'.join(map(str, MINIMUM_VERSION))} or later "
+            "(SKIP LOCKED, data_locks and READ COMMITTED sessions as MySQL has them)"
+        )
+        self.flavor = flavor
+        self.version = version
+
+
+@dataclass
+class Login:
+    """The way into one server; after the first session also as whom, and in which schema, it let us in.
+
+    `encrypted`: a session without TLS is refused. `fallback_schema`: selected where the option file selects none.
+    """
+
+    arguments: dict[str, Any] = field(repr=False)
+    host: str
+    port: int | None = None
+    encrypted: bool = False
+    fallback_schema: str | None = None
+    account: str | None = None
+    schema: str | None = None
+
+    def connect(self, driver: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the driver is untyped
+        """Return a connection of `driver` with the attribute and the settings that every session of qops has.
+
+        An account whose second login is refused works without the attribute. Raises the driver's errors,
+        OtherServer, and Unavailable where TLS was asked for and the session has none.
+        """
+        connection = self._log_in(driver, arguments)
+        if not name_connection(connection, "qops"):
+            connection.close()
+            connection = self._log_in(driver, arguments)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SET SESSION autocommit = 0, transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00', "
+                "sql_mode = %s, lock_wait_timeout = %s, innodb_lock_wait_timeout = %s",
+                (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS),
+            )
+            cursor.execute("SELECT CURRENT_USER(), DATABASE()")
+            self.account, self.schema = cursor.fetchone()
+            if self.schema is None and self.fallback_schema is not None:
+                connection.select_db(self.fallback_schema)
+                self.schema = self.fallback_schema
+        return connection
+
+    def identity(self, driver: Any) -> tuple[str | None, str | None]:  # noqa: ANN401 - the driver is untyped
+        """Return account and schema as the server knows them, logging in only where no session has been yet.
+
+        An account that may not use the schema gets in without it. Raises the driver's errors.
+        """
+        if self.account is None:
+            arguments = {key: value for key, value in self.arguments.items() if key != "database"}
+            self.connect(driver, arguments).close()
+            self.schema = self.schema or self.arguments.get("database")
+        return self.account, self.schema
+
+    def _log_in(self, driver: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the driver is untyped
+        """Connect, and look at the other end before anything is sent that only MySQL understands."""
+        connection = driver.connect(**arguments)
+        try:
+            _require_mysql(connection)
+            if self.encrypted:
+                _require_cipher(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def prepare(database: Database) -> Login:
+    """Turn the settings into a Login. Raises Misconfigured when they cannot be met or say nothing of a server."""
+    address = database.address
+    if address is None and database.option_file is None:
+        raise Misconfigured(
+            "no server is configured; give --url mysql://user@host:port/db, set QOPS_URL, or write [database] url "
+            "in qops.toml"
+        )
+    arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    login = Login(arguments, host=f"the server of {database.option_file}")
+    near = Address() if address is None or database.url_yields else address
+    file = None
+    if database.option_file:
+        file = look_into(database.option_file, database.option_group)
+        _check_library_reads(file)
+        arguments["read_default_file"] = str(database.option_file)
+        arguments["read_default_group"] = database.option_group or DEFAULT_GROUP
+    if database.url_yields and address:
+        login.fallback_schema = address.database
+    elif near.database:
+        arguments["database"] = near.database
+    if near.user:
+        arguments["user"] = near.user
+    if database.password and not database.url_yields:
+        arguments["password"] = database.password.reveal()
+    if "connect_timeout" in near.options:
+        arguments["connect_timeout"] = int(near.options["connect_timeout"])
+    _choose_endpoint(login, near, file)
+    _choose_tls(login, near.options, file)
+    return login
+
+
+def _choose_endpoint(login: Login, address: Address, file: OptionFile | None) -> None:
+    """Say where to connect: a socket where one is named, TCP where a port is."""
+    socket = address.options.get("unix_socket")
+    host = address.host or (file.options.get("host") if file else None)
+    by_tcp = address.port is not None or (file is not None and file.options.get("protocol", "").lower() == "tcp")
+    if socket:
+        # With another host the library would ignore the socket.
+        login.arguments |= {"host": LOCAL, "unix_socket": socket}
+        login.host = socket
+        return
+    if address.port:
+        login.arguments["port"] = login.port = address.port
+    if host is None or host.lower() == LOCAL:
+        if by_tcp:
+            login.arguments["host"] = LOCAL_BY_TCP
+        elif address.host:
+            login.arguments["host"] = LOCAL
+    elif address.host:
+        login.arguments["host"] = address.host
+    if address.host or file is None:
+        login.host = host or LOCAL
+
+
+def _choose_tls(login: Login, options: Mapping[str, str], file: OptionFile | None) -> None:
+    """Say how to encrypt, so that each mode does what MySQL says it does, whichever library is linked.
+
+    MariaDB's library knows two modes. What it does was tried out: "enforce" (any mode from REQUIRED on) takes a
+    server without TLS nevertheless, which is why the session is asked for its cipher. A CA makes it verify the
+    chain but not the host name; verifying the server's certificate makes it do both.
+    """
+    given = {key: value for key, value in options.items() if key.startswith("ssl_") and key != "ssl_mode"}
+    mode = options.get("ssl_mode") or _mode_of(file) or _implied_mode({*given, *_ssl_options(file)})
+    if mode is None:
+        return
+    if mode != "DISABLED" and given:
+        login.arguments["ssl"] = {key.removeprefix("ssl_"): value for key, value in given.items()}
+    login.arguments["ssl_mode"] = mode
+    login.encrypted = mode not in {"DISABLED", "PREFERRED"}
+    if mode == "VERIFY_CA" and not {"ssl_ca", "ssl_capath"} & {*given, *_ssl_options(file)}:
+        raise Misconfigured("ssl_mode=VERIFY_CA needs the authority to verify with: add ssl_ca=/path/to/ca.pem")
+    if mode in {"PREFERRED", "VERIFY_CA"} and is_mariadb_library():
+        login.arguments["ssl_mode"] = "REQUIRED"
+
+
+def _implied_mode(given: set[str]) -> str | None:
+    """Return the mode that a CA, a certificate or a cipher asks for by being named."""
+    if {"ssl_ca", "ssl_capath"} & given:
+        return "VERIFY_CA"
+    return "REQUIRED" if given else None
+
+
+def _ssl_options(file: OptionFile | None) -> set[str]:
+    names = {"ssl-ca", "ssl-capath", "ssl-cert", "ssl-key", "ssl-cipher"}
+    return {name.replace("-", "_") for name in names & set(file.options)} if file else set()
+
+
+def _mode_of(file: OptionFile | None) -> str | None:
+    """Return the TLS mode that an option file asks for in so many words."""
+    if file is None:
+        return None
+    if "ssl-mode" in file.options:
+        mode = file.options["ssl-mode"].upper()
+        if mode not in SSL_MODES:
+            raise Misconfigured(f"option file {file.path}: ssl-mode must be one of {', '.join(SSL_MODES)}")
+        return mode
+    if file.switched_on("ssl-verify-server-cert"):
+        return "VERIFY_IDENTITY"
+    return "REQUIRED" if file.switched_on("ssl-enforce") else None
+
+
+def _check_library_reads(file: OptionFile) -> None:
+    """Refuse a file of which the client library would read only a part."""
+    if file.unread and is_mariadb_library():
+        raise Misconfigured(
+            f"option file {file.path} uses !includedir, which this client library (MariaDB Connector/C) does not read; "
+            f"write instead: {', '.join(f'!include {path}' for path in file.unread)}"
+        )
+
+
+def _require_mysql(connection: Any) -> None:  # noqa: ANN401 - the driver is untyped
+    flavor, version = identify(connection.get_server_info())
+    if flavor != "MySQL" or version_tuple(version) < MINIMUM_VERSION:
+        raise OtherServer(flavor, version)
+
+
+def _require_cipher(connection: Any) -> None:  # noqa: ANN401 - the driver is untyped
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        row = cursor.fetchone()
+    if not row or not row[1]:
+        raise Unavailable("the server offers no TLS, and the connection was to be encrypted; no statement was sent")
+
+
+def identify(greeting: str) -> tuple[str, str]:
+    """Return flavor and version from the version in a server's greeting.
+
+    MariaDB prefixes `5.5.5-` for old replication clients and names itself in the rest.
+    """
+    if "mariadb" in greeting.lower():
+        version = greeting.removeprefix("5.5.5-")
+        return "MariaDB", version.split("-")[0]
+    return "MySQL", greeting
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return the numbers at the head of a version: `9.7.4-2` is (9, 7, 4)."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
