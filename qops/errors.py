@@ -20,10 +20,15 @@ OK, ATTENTION, CRITICAL = 0, 1, 2
 
 
 class QopsError(Exception):
-    """A failure that qops understands. `exit_code` and `kind` are what scripts see."""
+    """A failure that qops understands. `exit_code` and `kind` are what scripts see.
+
+    `in_commit`: it came in answer to COMMIT, or instead of one, so the transaction's fate is unknown until looked
+    at.
+    """
 
     exit_code: ClassVar[int] = 70
     kind: ClassVar[str] = "internal"
+    in_commit: bool = False
 
 
 class UsageError(QopsError):
@@ -48,7 +53,7 @@ class Unavailable(QopsError):
 
 
 class ConnectionLost(Unavailable):
-    """The connection broke. `in_commit`: the fate of the transaction is unknown until looked at."""
+    """The connection broke."""
 
     def __init__(self, message: str, *, in_commit: bool = False) -> None:
         super().__init__(message)

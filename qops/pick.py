@@ -36,6 +36,11 @@ class Picked:
         """The ids of the locked rows."""
         return [row[0] for row in self.rows]
 
+    @property
+    def moved(self) -> list[Any]:
+        """The ids that a batch moves which acts on all that it locked."""
+        return self.ids
+
 
 def pick(
     connection: sa.Connection,

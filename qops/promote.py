@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from qops.batches import Batches
 from qops.brake import BrakeCheck
-from qops.clock import Stop, monotonic
-from qops.db import Server, transact
-from qops.errors import OK, Failure, Misconfigured, QopsError
+from qops.clock import Stop, monotonic, sleep
+from qops.errors import OK, Failure, Misconfigured, QopsError, TryLater
 from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.pick import Picked, pick
@@ -19,10 +20,12 @@ from qops.statements.walk import Past, Walk, choose_walk, count_selected
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from qops.db import Server
     from qops.events import Events
     from qops.settings import QueueSettings
 
 PLAN_BOUND = 100_000
+MAX_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Result:
 
     exit_code = OK
 
+    def add(self, picked: Picked) -> None:
+        """Count what one transaction did."""
+        self.promoted += len(picked.ids)
+        self.locked += picked.locked
+
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the contract."""
         document = asdict(self)
@@ -68,36 +76,40 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
             return Result(queue.name, promoted=due, dry_run=True)
         ledger = Ledger(server, connection, events)
         entry = ledger.open("promote", queue.name, {})
-        brake = BrakeCheck(connection, queue.name, events)
         result, begun = Result(queue.name), monotonic()
+        batches, brake = Batches(server, connection, queue, stop), BrakeCheck(connection, queue.name, events)
         try:
-            for walk in walks:
-                picked = Picked(seen=options.batch)
-                while picked.seen == options.batch and not stop.requested:
-                    brake()
-                    picked = promote_batch(server, connection, queue, walk, picked.key, options.batch)
-                    result.promoted += len(picked.ids)
-                    result.locked += picked.locked
-            if stop.requested:
-                result.failure = Failure(128 + stop.signum, "signal", "stopped by a signal")
+            with server.translating():
+                for walk in walks:
+                    _along(walk, options.batch, batches, brake, result)
         except QopsError as error:
             result.failure = Failure.of(error)
+        if stop.requested and (not result.failure or result.failure.exit == TryLater.exit_code):
+            result.failure = Failure(128 + stop.signum, "signal", "stopped by a signal")
         result.elapsed_seconds = round(monotonic() - begun, 3)
         summary = {"promoted": result.promoted, "locked": result.locked}
         ledger.close(entry, result.failure.kind if result.failure else "done", summary)
         return result
 
 
+def _along(walk: Walk, size: int, batches: Batches, brake: BrakeCheck, result: Result) -> None:
+    """Follow one walk to its end, a batch a transaction, resting as long as each took."""
+    picked = Picked()
+    while not batches.stop.requested:
+        brake()
+        started = monotonic()
+        picked = batches.run(walk, partial(promote_batch, batches.queue, walk, picked.key, size), result.add)
+        if picked.seen < size:
+            return
+        sleep(min(MAX_PAUSE_SECONDS, monotonic() - started), batches.stop)
+
+
 def promote_batch(
-    server: Server, connection: sa.Connection, queue: QueueTable, walk: Walk, key: tuple[Any, ...] | None, limit: int
+    queue: QueueTable, walk: Walk, key: tuple[Any, ...] | None, limit: int, connection: sa.Connection
 ) -> Picked:
-    """Promote up to `limit` due jobs in one transaction and return the rows it was done for."""
-
-    def work(session: sa.Connection) -> Picked:
-        picked = pick(session, queue, walk, key, limit)
-        changed = session.execute(st.promote(queue, picked.ids)).rowcount if picked.ids else 0
-        if changed != len(picked.ids):
-            raise Misconfigured(f"queue {queue.name!r}: {len(picked.ids)} rows were locked and {changed} changed")
-        return picked
-
-    return transact(server, connection, work)
+    """Promote up to `limit` due jobs inside the caller's transaction and return the rows it was done for."""
+    picked = pick(connection, queue, walk, key, limit)
+    changed = connection.execute(st.promote(queue, picked.ids)).rowcount if picked.ids else 0
+    if changed != len(picked.ids):
+        raise Misconfigured(f"queue {queue.name!r}: {len(picked.ids)} rows were locked and {changed} changed")
+    return picked

@@ -26,6 +26,10 @@ POLL_SECONDS = 1.0
 SAY_EVERY_SECONDS = 30.0
 
 
+class Throttled(TryLater):
+    """A reason to wait did not clear in time."""
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why to wait: `name` for counting, `message` for people, with who causes it."""
@@ -88,7 +92,7 @@ def hold(
 ) -> None:
     """Return when no throttle has a reason or a stop was requested; add the seconds to `waited` by reason.
 
-    Raises TryLater (75) after `max_wait` seconds, naming the reason that did not clear.
+    Raises Throttled (75) after `max_wait` seconds, naming the reason that did not clear.
     """
     begun = monotonic()
     said = begun - SAY_EVERY_SECONDS
@@ -98,7 +102,7 @@ def hold(
             return
         now = monotonic()
         if now - begun >= max_wait:
-            raise TryLater(f"waited {now - begun:.0f} s, and it did not clear: {reason.message}")
+            raise Throttled(f"waited {now - begun:.0f} s, and it did not clear: {reason.message}")
         if now - said >= SAY_EVERY_SECONDS:
             events.inform(f"waiting: {reason.message}")
             said = now

@@ -27,11 +27,17 @@ class Batch:
 
     key: tuple[Any, ...] | None = None
     seen: int = 0
-    moved: int = 0
+    archived: int = 0
     reconciled: int = 0
     locked: int = 0
     refused: list[Refused] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list)
+
+    @property
+    def moved(self) -> list[Any]:
+        """The ids that left the queue, archived now or before."""
+        refused = {row.id for row in self.refused}
+        return [id_ for id_ in self.ids if id_ not in refused]
 
 
 def move_batch(
@@ -56,10 +62,10 @@ def _move(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: B
     except exc.DBAPIError as error:
         if errno(error) not in ROW_TROUBLE:
             raise
-        if errno(error) == DUPLICATE:
+        if errno(error) == DUPLICATE and queue.settings.archive_by == "copy":
             ids = _reconcile(connection, queue, ids, batch)
     else:
-        batch.moved += len(ids)
+        batch.archived += len(ids)
         return
     done = each_or_all(
         connection,
@@ -67,7 +73,7 @@ def _move(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: B
         lambda part: _copy_and_delete(connection, queue, part),
         lambda id_, reason: batch.refused.append(Refused(id_, reason)),
     )
-    batch.moved += len(done)
+    batch.archived += len(done)
 
 
 def _copy_and_delete(connection: sa.Connection, queue: QueueTable, ids: list[Any]) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qops.archive.batch import Batch, move_batch
 from qops.archive.check import check_children, check_tables
 from qops.archive.plan import make_plan
 from qops.archive.result import Options, Refused, Result, Wait
+from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
-from qops.db import Server, transact
-from qops.errors import ConnectionLost, Failure, QopsError, TryLater
+from qops.errors import Failure, QopsError, TryLater
 from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
 from qops.statements import archive as st
 from qops.statements.walk import Past, Walk, choose_walk
-from qops.throttle import PurgeLagThrottle, hold
+from qops.throttle import PurgeLagThrottle, Throttled, hold
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from qops.db import Server
     from qops.events import Events
     from qops.settings import QueueSettings
 
@@ -81,24 +83,25 @@ class Run:
         self.waited: dict[str, float] = {}
         self.throttles = (PurgeLagThrottle(connection, options.max_purge_lag, events),)
         self.brake = BrakeCheck(connection, queue.name, events)
+        self.transactions = Batches(server, connection, queue, stop)
 
     def result(self, walks: list[Walk]) -> Result:
         """Run to the end, whatever it is, and say what was done."""
         failure: Failure | None = None
         undated: int | dict[str, int] = 0
         try:
-            undated = self._count_undated(walks)
-            stopped_by = next(filter(None, (self._along(walk) for walk in walks)), "done")
-            if self.stop.requested:
-                stopped_by = "signal"
-                failure = Failure(
-                    128 + self.stop.signum, "signal", "stopped by a signal; the batch in flight was settled"
-                )
+            with self.server.translating():
+                undated = self._count_undated(walks)
+                stopped_by = next(filter(None, (self._along(walk) for walk in walks)), "done")
         except QopsError as error:
             failure = Failure.of(error)
-            stopped_by = "paused" if isinstance(error, Paused) else "error"
-            if isinstance(error, TryLater) and self.waited and not isinstance(error, Paused):
-                stopped_by = "throttle"
+            stopped_by = (
+                "paused" if isinstance(error, Paused) else "throttle" if isinstance(error, Throttled) else "error"
+            )
+        if self.stop.requested and (failure is None or failure.exit == TryLater.exit_code):
+            # A batch that met a lock is not repeated once a signal came: it was rolled back, and that was the reason.
+            stopped_by = "signal"
+            failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal; the batch in flight was settled")
         return Result(
             queue=self.queue.name,
             archived=self.archived,
@@ -137,39 +140,14 @@ class Run:
             if self.stop.requested:
                 return "signal"
             started = monotonic()
-            batch = self._one(walk, key, wanted)
-            self._count(batch)
+            batch = self.transactions.run(walk, partial(self._move, walk, key, wanted), self._count, self._count_retry)
             if batch.key is None or batch.seen < wanted:
                 return None
             key = batch.key
             sleep(self._pause(monotonic() - started), self.stop)
 
-    def _one(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int) -> Batch:
-        """Move one batch. When the answer to COMMIT was lost, look whether it happened before saying so."""
-        tried: list[Batch] = []
-
-        def work(connection: sa.Connection) -> Batch:
-            tried.append(move_batch(connection, self.queue, walk, key, wanted))
-            return tried[-1]
-
-        try:
-            return transact(self.server, self.connection, work, stop=self.stop, on_retry=self._count_retry)
-        except ConnectionLost as error:
-            if error.in_commit and tried and tried[-1].ids:
-                self._look_for(tried[-1])
-            raise
-
-    def _look_for(self, batch: Batch) -> None:
-        """Find out whether a batch was committed: its rows are then in the archive and nowhere else."""
-        try:
-            live = self.connection.execute(st.count_live(self.queue, batch.ids)).scalar_one()
-        except Exception:  # noqa: BLE001 - the server is gone; the rows are in one table or the other
-            self.events.warn(f"whether the last batch of {len(batch.ids)} rows was committed is unknown")
-            return
-        finally:
-            self.connection.rollback()
-        if live == len(batch.refused):
-            self._count(batch)
+    def _move(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int, connection: sa.Connection) -> Batch:
+        return move_batch(connection, self.queue, walk, key, wanted)
 
     def _next_size(self) -> int:
         if self.options.limit is None:
@@ -177,11 +155,11 @@ class Run:
         return max(0, min(self.options.batch, self.options.limit - self.archived - self.reconciled))
 
     def _count(self, batch: Batch) -> None:
-        self.archived += batch.moved
+        self.archived += batch.archived
         self.reconciled += batch.reconciled
         self.locked += batch.locked
         self.refused += batch.refused
-        if batch.moved or batch.reconciled:
+        if batch.moved:
             self.batches += 1
             self.events.progress(f"archived {self.archived} jobs in {self.batches} batches")
 

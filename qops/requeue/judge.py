@@ -47,17 +47,23 @@ class Judge:
         back = [row[0] for row in rows if row[0] not in gone]
         done = each_or_all(connection, back, act, lambda id_, _reason: outcome.conflicts.append(id_))
         outcome.requeued += len(done)
+        outcome.moved += done
         outcome.exhausted += len(spent)
         if expired and self.queue.has_state("failed"):
             for row in spent:
-                reason = EXHAUSTED.format(attempts=row.attempts + tries, limit=self._limit(row))
+                reason = EXHAUSTED.format(attempts=self._attempts(row) + tries, limit=self._limit(row))
                 update = st.give_up(self.queue, [row[0]], reason, count_attempt=counts)
                 self._expect(connection.execute(update).rowcount, 1)
+                outcome.moved.append(row[0])
 
     def _used_up(self, row: sa.Row[Any], tries: int) -> bool:
         if not self.queue.has("attempts") or self.reset_attempts:
             return False
-        return bool(row.attempts + tries >= self._limit(row))
+        return self._attempts(row) + tries >= self._limit(row)
+
+    def _attempts(self, row: sa.Row[Any]) -> int:
+        """Return the attempts made; a column that may be NULL means none by it."""
+        return int(row.attempts or 0)
 
     def _limit(self, row: sa.Row[Any]) -> int:
         """Return the job's attempt limit: its own, or the queue's where it has none."""

@@ -85,8 +85,9 @@ class Result:
 
 @dataclass
 class Outcome:
-    """What one transaction did."""
+    """What one transaction did; `moved` are the ids that it took out of their state."""
 
+    moved: list[Any] = field(default_factory=list)
     key: tuple[Any, ...] | None = None
     seen: int = 0
     requeued: int = 0

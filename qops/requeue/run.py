@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
 from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
@@ -85,21 +87,23 @@ class _Run:
         self.options, self.stop, self.events = options, stop, events
         self.judge = Judge(queue, options.reset_attempts)
         self.brake = BrakeCheck(connection, queue.name, events)
+        self.transactions = Batches(server, connection, queue, stop)
         self.result = Result(queue.name)
 
     def run(self, walks: list[Walk], named: list[Any]) -> Result:
         """Run to the end, whatever it is."""
         begun = monotonic()
         try:
-            for walk in walks:
-                self._along(walk)
-            for id_ in named:
-                if not self.stop.requested:
-                    self._named(id_)
-            if self.stop.requested:
-                self.result.failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal")
+            with self.server.translating():
+                for walk in walks:
+                    self._along(walk)
+                for id_ in named:
+                    if not self.stop.requested:
+                        self._named(id_)
         except QopsError as error:
             self.result.failure = Failure.of(error)
+        if self.stop.requested and (not self.result.failure or self.result.failure.exit == TryLater.exit_code):
+            self.result.failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal")
         self.result.elapsed_seconds = round(monotonic() - begun, 3)
         return self.result
 
@@ -114,31 +118,29 @@ class _Run:
                 return
             self.brake()
             started = monotonic()
-            outcome = self._batch(walk, key, size)
-            self.result.add(outcome)
+            outcome = self.transactions.run(walk, partial(self._batch, walk, key, size), self.result.add)
             self.events.progress(f"put back {self.result.requeued} jobs")
             if outcome.key is None or outcome.seen < size:
                 return
             key = outcome.key
             sleep(min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * (monotonic() - started)), self.stop)
 
-    def _batch(self, walk: Walk, key: tuple[Any, ...] | None, size: int) -> Outcome:
-        def work(connection: sa.Connection) -> Outcome:
-            picked = pick(connection, self.queue, walk, key, size, *st.situation(self.queue))
-            outcome = Outcome(key=picked.key, seen=picked.seen, locked=picked.locked, changed=picked.changed)
-            self.judge.transition(connection, picked.rows, outcome)
-            return outcome
-
-        return transact(self.server, self.connection, work, stop=self.stop)
+    def _batch(self, walk: Walk, key: tuple[Any, ...] | None, size: int, connection: sa.Connection) -> Outcome:
+        picked = pick(connection, self.queue, walk, key, size, *st.situation(self.queue))
+        outcome = Outcome(key=picked.key, seen=picked.seen, locked=picked.locked, changed=picked.changed)
+        self.judge.transition(connection, picked.rows, outcome)
+        return outcome
 
     def _named(self, id_: Any) -> None:  # noqa: ANN401 - whatever the id column holds
         """Put one named job back, or say why not."""
         self.brake()
         try:
             outcome, verdict = transact(
-                self.server, self.connection, lambda connection: self._judge_one(connection, id_), attempts=1
+                self.server, self.connection, lambda connection: self._judge_one(connection, id_), stop=self.stop
             )
-        except TryLater as error:
+        except QopsError as error:
+            if error.in_commit:
+                error.args = (f"{error}; whether job {id_} was put back is not known; look with: qops show {id_}",)
             if errno(error.__cause__ or error) not in {NOWAIT, LOCK_TIMEOUT}:
                 raise
             outcome, verdict = Outcome(locked=1), "locked"

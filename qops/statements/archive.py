@@ -32,21 +32,17 @@ def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(queue.archive).where(by_ids(queue, ids, queue.archive))
 
 
-def count_live(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
-    """Count those of `ids` that are in the queue's table, in any state."""
-    query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids))
-    return by_primary_key(query, queue.table)
-
-
 def twins(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     """Return (id, same) for those of `ids` that the archive already holds; `same` is identical byte by byte.
 
-    Text is compared as bytes, because a collation calls different values equal; NULL equals NULL.
+    Text is compared as bytes, because a collation calls different values equal; NULL equals NULL. The copies are
+    locked against change, so that none is gone before its twin is deleted.
     """
     pairs = [(queue.table.columns[name], queue.archive.columns[name]) for name in queue.copied]
     same = sa.and_(*(_bytes(queue, mine).op("<=>")(_bytes(queue, theirs)) for mine, theirs in pairs))
     joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
-    return sa.select(queue.id, same.label("same")).select_from(joined).where(by_ids(queue, ids))
+    query = sa.select(queue.id, same.label("same")).select_from(joined).where(by_ids(queue, ids))
+    return by_primary_key(query, queue.table).with_for_update(read=True, of=queue.archive)
 
 
 def _bytes(queue: QueueTable, column: sa.Column[Any]) -> sa.ColumnElement[Any]:

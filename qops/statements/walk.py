@@ -138,6 +138,12 @@ def count_meeting(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Selec
     return by_primary_key(query, queue.table)
 
 
+def wait_for_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Read those of `ids` that meet the walk's predicate once nobody holds them; waits up to the lock timeout."""
+    query = sa.select(queue.id).where(by_ids(queue, ids), selection(queue, walk))
+    return by_primary_key(query, queue.table).with_for_update(read=True)
+
+
 def count_selected(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
     """Count, up to `bound`, the rows that meet the walk's predicate."""
     rows = sa.select(sa.literal(1)).select_from(queue.table).where(selection(queue, walk)).limit(bound)
