@@ -31,7 +31,9 @@ TABLE_EXISTS, DUPLICATE_COLUMN, DUPLICATE_KEY_NAME, SECOND_PRIMARY_KEY = 1050, 1
 DONE_BY_OTHERS = frozenset({TABLE_EXISTS, DUPLICATE_COLUMN, DUPLICATE_KEY_NAME, SECOND_PRIMARY_KEY})
 NOT_ONLINE = frozenset({1845, 1846, 1221, 4092})  # 4092: no room for another row version of INSTANT
 LOG_FULL = 1799  # more was written meanwhile than innodb_online_alter_log_max_size holds
-OBJECTIONS = frozenset({1062, 1067, 1069, 1071, 1117, 1118, 1138, 1170, 1265, 1291, 1292, 1366, 1406, 1586, 3140, 4108})
+OBJECTIONS = frozenset(
+    {1062, 1067, 1069, 1071, 1117, 1118, 1138, 1170, 1178, 1265, 1291, 1292, 1366, 1406, 1586, 3140, 4108}
+)
 """What the data or the definition has against a statement; another try would end the same way."""
 
 

@@ -43,9 +43,9 @@ class Maintenance:
 
 
 INDEXES = (
-    Maintenance("lease_idx", "lease_until", "running", "requeue --expired", "redo x 1.11, CPU x 1.02", few=True),
-    Maintenance("available_idx", "available_at", "scheduled", "promote", "redo x 1.09"),
-    Maintenance("finished_idx", "finished_at", "done", "archive --older-than", "redo x 1.09"),
+    Maintenance("lease_idx", "lease_until", "running", "requeue --expired", "1.11 x the redo", few=True),
+    Maintenance("available_idx", "available_at", "scheduled", "promote", "1.09 x the redo"),
+    Maintenance("finished_idx", "finished_at", "done", "archive", "1.09 x the redo"),
 )
 
 
