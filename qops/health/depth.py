@@ -151,9 +151,9 @@ class _Reading:
         """Return an age in seconds; a job that became ready while the clock was read has waited 0."""
         if microseconds is not None:
             return max(0.0, round(microseconds / 1e6, 3))
-        if numbers.seen not in {0, None} and not numbers.complete:
+        if numbers.seen and not numbers.complete:
             self._need(metric, f"fewer jobs in that state than the {self.bound} that are looked at, or another index")
-        elif numbers.seen not in {0, None} and st.since(self.queue) is None:
+        elif numbers.seen and st.since(self.queue) is None:
             self._lack(metric, "the role 'available_at' or 'created_at'")
         return None
 
