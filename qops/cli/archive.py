@@ -63,7 +63,8 @@ def archive(  # noqa: PLR0913 - one parameter an option of the contract
 
 def _report(result: Result) -> Report:
     if result.plan:
-        return Report(result.document(), (_plan(result.plan),))
+        statements = ("statements of a batch:", *(f"  {' '.join(text.split())}" for text in result.plan.statements))
+        return Report(result.document(), (_plan(result.plan),), statements)
     head = (
         f"archived {result.archived} jobs of queue {result.queue!r} in {result.batches} batches, "
         f"{result.elapsed_seconds:.1f} s; stopped by: {result.stopped_by}"
@@ -91,7 +92,6 @@ def _plan(plan: Any) -> Table:  # noqa: ANN401 - the domain is loaded on demand
         ("bytes, about", plan.bytes),
         ("oldest", plan.oldest),
         ("newest", plan.newest),
-        *(("statement", " ".join(text.split())) for text in plan.statements),
         *(("plan", f"{line['access']} on {line['key']}: {line['extra']}") for line in plan.explain),
         *(("waits for", text) for text in plan.throttles),
     ]
