@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from conftest import Database, run_here
+from tests.conftest import Database, run_here
 
 if TYPE_CHECKING:
     from pathlib import Path

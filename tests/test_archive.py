@@ -6,8 +6,9 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Database, Ran, run_process, start_process, wait_until
-from queues import (
+
+from tests.conftest import Database, Ran, run_process, start_process, wait_until
+from tests.queues import (
     ARTICLE,
     ARTICLE_TOML,
     GUIDE,
@@ -400,8 +401,10 @@ def test_quiet_under_cron_prints_nothing(queue: Database) -> None:
             "job_queue",
             ARTICLE,
             ARTICLE_TOML,
-            "INSERT INTO job_queue VALUES (7, '{}', 'done', UTC_TIMESTAMP(), NULL, 1), "
-            "(8, '{}', 'ready', UTC_TIMESTAMP(), NULL, 0)",
+            (
+                "INSERT INTO job_queue VALUES (7, '{}', 'done', UTC_TIMESTAMP(), NULL, 1), "
+                "(8, '{}', 'ready', UTC_TIMESTAMP(), NULL, 0)"
+            ),
             "id, payload, status, available_at, lease_until, attempts",
             1,
         ),

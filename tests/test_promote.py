@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queues import GUIDE, GUIDE_TOML, counts, fill, init, write_config
+from tests.queues import GUIDE, GUIDE_TOML, counts, fill, init, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Database, Ran
+    from tests.conftest import Database, Ran
 
 
 def test_due_jobs_become_pending(database: Database, qops: Callable[..., Ran]) -> None:

@@ -9,12 +9,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Database, Ran
-from queues import ARTICLE, ARTICLE_TOML, GUIDE, GUIDE_TOML, counts, fill, init, write_config
+
+from tests.queues import ARTICLE, ARTICLE_TOML, GUIDE, GUIDE_TOML, counts, fill, init, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.conftest import Database, Ran
 
 
 @pytest.fixture
