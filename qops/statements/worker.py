@@ -151,7 +151,8 @@ def copy_done(queue: QueueTable) -> sa.Insert:
     """Copy the locked job `:id` to the archive as `complete` would have left it."""
     replaced = {queue.columns[role].name: value for role, value in _finished(queue, "done").items() if queue.has(role)}
     replaced[queue.columns["status"].name] = sa.literal(queue.value("done"))
-    chosen = [replaced.get(name, queue.table.columns[name]) for name in queue.copied]
+    columns = queue.table.columns
+    chosen = [replaced[name].label(name) if name in replaced else columns[name] for name in queue.copied]
     return sa.insert(queue.archive).from_select(list(queue.copied), sa.select(*chosen).where(queue.id == ID))
 
 
@@ -170,11 +171,11 @@ def promote_due(queue: QueueTable, walk: Walk) -> sa.Update:
     available_at = queue.columns["available_at"]
     ready = sa.and_(queue.columns["status"] == walk.value, available_at <= queue.now("available_at"))
     order = [step.column.desc() if step.descending else step.column for step in walk.steps]
-    rows = sa.select(queue.id.label("id")).where(ready).order_by(*order).limit(LIMIT)
-    due = force_index(rows, queue, walk.index).with_for_update(skip_locked=True).subquery("due")
+    rows = sa.select(queue.id).where(ready).order_by(*order).limit(LIMIT)
+    due = force_index(rows, queue, walk.index).with_for_update(skip_locked=True).subquery("qops_due")
     table = quote_name(queue.table.name).replace("\\", "\\\\").replace(":", "\\:")
-    update = set_roles(queue, queue.id == due.c.id, {"status": queue.value("pending")})
-    return update.prefix_with(sa.text(f"/*+ JOIN_ORDER(`due`, {table}) INDEX({table} PRIMARY) */"))
+    update = set_roles(queue, queue.id == due.c[queue.id.name], {"status": queue.value("pending")})
+    return update.prefix_with(sa.text(f"/*+ JOIN_ORDER(`qops_due`, {table}) INDEX({table} PRIMARY) */"))
 
 
 def _one_more(queue: QueueTable) -> dict[str, Any]:
