@@ -462,6 +462,14 @@ def test_a_table_of_another_application_is_refused(
     assert shown(database) == before
 
 
+@pytest.mark.parametrize("archive", ["jobs", "qops_runs"])
+def test_one_table_cannot_be_two(database: Database, qops: Callable[..., Ran], tmp_path: Path, archive: str) -> None:
+    """A queue that is its own archive, or whose archive is the ledger, is a mistake in the configuration."""
+    write_config(tmp_path, f'[queues.jobs]\narchive_table = "{archive}"\n')
+    assert init("--repair").code == 78
+    assert tables(database) == []
+
+
 def test_a_dry_run_prints_sql_that_runs(database: Database, qops: Callable[..., Ran]) -> None:
     """The printed script, pasted into MySQL's client, makes what `qops init` would have made."""
     dry = qops("init", "--dry-run")
@@ -571,7 +579,7 @@ def test_a_column_out_of_sight_is_not_taken_for_missing_for_ever(database: Datab
     )
     ran = init("--url", restricted.url, "--repair")
     assert ran.code == 77, ran.err
-    assert "may not see" in ran.json["error"]["message"]
+    assert "may not see it; an administrator can run:\nGRANT " in ran.json["error"]["message"]
     assert init("--url", database.url).json == {"queue": "jobs", "actions": [], "drift": []}
 
 
@@ -704,6 +712,9 @@ def test_odd_server_defaults_do_not_matter(odd_server: Server, monkeypatch: pyte
         assert init().code == 0
         assert init().json == {"queue": "jobs", "actions": [], "drift": []}
         assert tables(database) == ["jobs", "old`jobs", "qops_runs"]
+        (tmp_path / "same").mkdir()
+        same = write_config(tmp_path / "same", '[queues.jobs]\ntable = "Jobs"\narchive_table = "jobs"\n')
+        assert init("--config", str(same)).code == 78
         collations = database.rows(
             "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = DATABASE() "
             "AND table_name <> 'qops_runs' AND collation_name IS NOT NULL"

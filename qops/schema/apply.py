@@ -29,7 +29,7 @@ LASTING_SECONDS = 3.0  # a transaction this old will hardly end within the secon
 
 TABLE_EXISTS, DUPLICATE_COLUMN, DUPLICATE_KEY_NAME, SECOND_PRIMARY_KEY = 1050, 1060, 1061, 1068
 DONE_BY_OTHERS = frozenset({TABLE_EXISTS, DUPLICATE_COLUMN, DUPLICATE_KEY_NAME, SECOND_PRIMARY_KEY})
-NOT_ONLINE = frozenset({1845, 1846, 1221, 4092})  # 4092: no room for another row version of INSTANT
+NOT_ONLINE = frozenset({1800, 1845, 1846, 4092})  # INSTANT is unknown before 8.0.12; no room for another row version
 LOG_FULL = 1799  # more was written meanwhile than innodb_online_alter_log_max_size holds
 OBJECTIONS = frozenset(
     {1062, 1067, 1069, 1071, 1117, 1118, 1138, 1170, 1178, 1265, 1291, 1292, 1366, 1406, 1586, 3140, 4108}
@@ -38,10 +38,10 @@ OBJECTIONS = frozenset(
 
 
 class Outcome(Enum):
-    """What became of an action."""
+    """What became of an action: this run did it, somebody else had, or the server would not."""
 
     APPLIED = auto()
-    DONE_BY_OTHERS = auto()
+    OVERTAKEN = auto()
     REFUSED = auto()
 
 
@@ -86,14 +86,14 @@ class Applier:
                     self.events.detail(f"{prose(error)} ({sql})")
                     continue
                 if code in DONE_BY_OTHERS:
-                    return Outcome.DONE_BY_OTHERS, action
+                    return Outcome.OVERTAKEN, action
                 if code in OBJECTIONS:
                     return self._object(action, error)
                 if code == LOG_FULL:
                     raise TryLater(f"{action.object}: too much was written meanwhile: {prose(error)}") from error
                 raise self.server.translate(error) from error
             if action.when is When.ALWAYS and self._existed_before():
-                return Outcome.DONE_BY_OTHERS, action
+                return Outcome.OVERTAKEN, action
             return Outcome.APPLIED, replace(action, alternatives=(sql,), applied=True)
         self.events.warn(f"{action.object}: this server cannot do it online: {action.sql}")
         return Outcome.REFUSED, action

@@ -42,15 +42,19 @@ class Findings:
     def create(self, table: sa.Table, keys: Iterable[ddl.Key] = ()) -> None:
         """Plan to create a missing table."""
         sql = ddl.to_sql(ddl.CreateTable(table, tuple(keys)))
-        self.actions.append(Action("create-table", table.name, (sql,), When.ALWAYS, table.name))
+        self.actions.append(Action("create-table", table.name, (sql,), When.ALWAYS, table.name, sql))
 
-    def repair(self, action: str, name: str, table: str, *elements: ExecutableDDLElement) -> None:
+    def repair(
+        self, action: str, name: str, table: str, *elements: ExecutableDDLElement, need: str | None = None
+    ) -> None:
         """Plan an online change; later elements are for servers that cannot do the earlier ones."""
-        self.actions.append(Action(action, name, tuple(map(ddl.to_sql, elements)), When.REPAIR, table))
+        statements = tuple(map(ddl.to_sql, elements))
+        self.actions.append(Action(action, name, statements, When.REPAIR, table, need or statements[0]))
 
     def by_hand(self, name: str, table: str, element: ExecutableDDLElement) -> None:
         """Show a change that would block the workers; qops does not make it."""
-        self.actions.append(Action("by-hand", name, (ddl.to_sql(element),), When.BY_HAND, table))
+        sql = ddl.to_sql(element)
+        self.actions.append(Action("by-hand", name, (sql,), When.BY_HAND, table, sql))
 
     def add_column(self, table: str, column: sa.Column[Any]) -> None:
         """Note a missing column and plan to add it."""
@@ -68,7 +72,8 @@ class Findings:
         else:
             self.differ(name, f"{'unique ' if key.unique else ''}index on ({key})", found)
         table = sa.Table(ddl.quoted(facts.name), sa.MetaData())
-        self.repair("add-index", name, facts.name, ddl.CreateIndex(table, free, ddl.ONLINE))
+        need = f"index on {facts.name} ({key})"
+        self.repair("add-index", name, facts.name, ddl.CreateIndex(table, free, ddl.ONLINE), need=need)
 
     def show_index(self, facts: TableFacts, index: Index, expected: str) -> None:
         """Note an index that would serve if it were visible, and plan to make it so."""

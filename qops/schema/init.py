@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from qops.errors import Failure, Misconfigured, PrivilegeMissing, QopsError
@@ -13,12 +14,12 @@ from qops.schema.plan import make_plan
 from qops.schema.result import Action, Plan, Result, When
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from qops.clock import Stop
     from qops.db import Server
     from qops.events import Events
     from qops.settings import QueueSettings
+
+NAMED = 6  # objects in the one-line message; all of them are in the report
 
 
 def init(server: Server, settings: QueueSettings, *, repair: bool, dry_run: bool, stop: Stop, events: Events) -> Result:
@@ -48,7 +49,7 @@ def init(server: Server, settings: QueueSettings, *, repair: bool, dry_run: bool
 
 @dataclass
 class Run:
-    """One run: what it has done, and what it need not try again."""
+    """One run: what it has done, and what it is not to try again."""
 
     server: Server
     connection: sa.Connection
@@ -58,19 +59,20 @@ class Run:
     repair: bool
     done: list[Action] = field(default_factory=list)
     created: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
+    settled: set[str] = field(default_factory=set)
     overtaken: set[str] = field(default_factory=set)
 
     def means(self, action: Action) -> bool:
-        """Whether this run is to apply the action."""
-        return action.runs(repair=self.repair)
+        """Whether this run is to apply the action: once, whatever comes of it."""
+        return action.runs(repair=self.repair) and action.need not in self.settled
 
     def carry_out(self, plan: Plan) -> tuple[Plan, Failure | None]:
         """Apply what the plan says and plan again until nothing is left; return the last plan and what stopped it."""
         applier = Applier(self.server, self.connection, plan.schema, self.stop, self.events)
-        self.connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {DDL_WAIT_SECONDS}")
+        patience = sa.text("SET SESSION lock_wait_timeout = :seconds")
+        self.connection.execute(patience, {"seconds": DDL_WAIT_SECONDS})
         try:
-            while todo := [a for a in plan.actions if self.means(a) and a.sql not in self.refused]:
+            while todo := [action for action in plan.actions if self.means(action)]:
                 for action in todo:
                     if self.stop.requested:
                         return self._now(plan), self._stopped()
@@ -86,21 +88,19 @@ class Run:
     def _apply(self, applier: Applier, action: Action) -> bool:
         """Apply one action; return whether to go on with the next one of the same plan."""
         outcome, action = applier.apply(action)
+        if outcome is Outcome.OVERTAKEN:
+            if action.need in self.overtaken:
+                raise PrivilegeMissing(
+                    self.server.with_grants(f"{action.object} exists, but this account may not see it")
+                )
+            self.overtaken.add(action.need)
+            return False
+        self.settled.add(action.need)
         if outcome is Outcome.APPLIED:
             self.done.append(action)
             self.events.detail(f"{action.action} {action.object}: done")
             if action.when is When.ALWAYS:
                 self.created.add(action.table)
-        elif outcome is Outcome.REFUSED:
-            self.refused.add(action.sql)
-        else:
-            if action.sql in self.overtaken:
-                raise PrivilegeMissing(
-                    f"{action.object} exists, but this account may not see it; an administrator can grant it SELECT "
-                    "on the queue's schema"
-                )
-            self.overtaken.add(action.sql)
-            return False
         return True
 
     def _now(self, plan: Plan) -> Plan:
@@ -119,7 +119,9 @@ def _drift_failure(plan: Plan, settings: QueueSettings, *, repair: bool, dry_run
     """Say that drift remains and what can be done about it."""
     if not plan.drift:
         return None
-    differs = ", ".join(dict.fromkeys(drift.object for drift in plan.drift))
+    objects = list(dict.fromkeys(drift.object for drift in plan.drift))
+    more = f" and {len(objects) - NAMED} more" if len(objects) > NAMED else ""
+    differs = f"{', '.join(objects[:NAMED])}{more}"
     remedy = "it takes SQL that blocks writers, to be run by hand, or another configuration in qops.toml"
     if any(action.when is When.REPAIR for action in plan.actions) and (dry_run or not repair):
         remedy = "add what is missing, online, with: qops init --repair"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qops.errors import Misconfigured
 from qops.privileges import LEDGER_TABLE
 from qops.schema.archive_table import compare_archive, create_archive
 from qops.schema.facts import TableFacts, current_schema, demand_columns, read_table
@@ -37,6 +38,7 @@ def make_plan(
     schema = current_schema(connection)
     names = (settings.table, settings.archive_table, LEDGER_TABLE)
     queue, archive, ledger = (_read(connection, schema, name, created) for name in names)
+    _distinct(settings, queue, archive, ledger)
     findings = Findings()
     if isinstance(queue, TableFacts):
         source = compare_queue(findings, settings, queue, repair=repair)
@@ -64,3 +66,15 @@ def _read(connection: sa.Connection, schema: str, name: str, created: AbstractSe
         return True
     demand_columns(connection, facts)
     return facts
+
+
+def _distinct(settings: QueueSettings, *tables: TableFacts | bool | None) -> None:
+    """Raise Misconfigured where two of the names mean one table, on this server with its rules about case."""
+    stored = [facts.name for facts in tables if isinstance(facts, TableFacts)]
+    named = [settings.table, settings.archive_table, LEDGER_TABLE]
+    for names in (named, stored):
+        if len(set(names)) < len(names):
+            raise Misconfigured(
+                f"the queue, its archive and the run ledger must be three tables, but they are {', '.join(names)}; "
+                f"name others in [queues.{settings.name}] table and archive_table"
+            )

@@ -22,7 +22,8 @@ class When(Enum):
 class Action:
     """One statement. `alternatives` are tried in order where the server cannot do the ones before (1845, 1846).
 
-    `table` is what it needs the metadata lock of. `applied` says that this run did it.
+    `table` is what it needs the metadata lock of. `need` says what for, so that a run which finds the same need
+    again, under another name, knows that it has done what it can. `applied` says that this run did it.
     """
 
     action: str
@@ -30,6 +31,7 @@ class Action:
     alternatives: tuple[str, ...]
     when: When
     table: str
+    need: str
     applied: bool = False
 
     @property
