@@ -1,5 +1,19 @@
-"""`python -m qops` is `qops`."""
+"""`python -m qops` and the program `qops`."""
 
-from qops.cli.main import main
+from __future__ import annotations
 
-main()
+import sys
+
+from qops.cli.process import hide_password
+
+
+def main() -> None:
+    """Run the command line and exit with its code; the process title is clean before anything slow is loaded."""
+    hide_password(sys.argv[1:])
+    from qops.cli.main import main as run_process  # noqa: PLC0415 - after the title
+
+    run_process()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,19 +5,25 @@ The only import of `time`. What is due, expired or old is decided by the databas
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from qops.errors import Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-from contextlib import contextmanager
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+GRACE_SECONDS = 1.0
 
 
 @dataclass
@@ -38,6 +44,9 @@ class Stop:
         self.event.set()
 
 
+_settling: list[Stop] = []
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     """Yield a Stop that SIGINT and SIGTERM set; a second signal ends the process at once (128 + n).
@@ -51,12 +60,42 @@ def stop_on_signals() -> Iterator[Stop]:
             os._exit(128 + signum)
         stop.request(signum)
 
-    before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.signal(signum, handle) for signum in ENDING}
+    _settling.append(stop)
     try:
         yield stop
     finally:
+        _settling.remove(stop)
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+def die_on_signals() -> None:
+    """See to it, for the whole process, that SIGINT and SIGTERM end it even while it waits for a server.
+
+    Python runs a signal's handler between two steps of its own, and the driver does not come back from a server that
+    is frozen. So a thread watches: the second signal ends the process at once, and the first one does after a moment
+    unless something is under way that has to be settled (`stop_on_signals`).
+    """
+
+    def terminate(_signum: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    def watch() -> None:
+        for seen in itertools.count():
+            signum = os.read(reader, 1)[0]
+            while signum not in ENDING:
+                signum = os.read(reader, 1)[0]
+            if seen == 0 and not _settling:
+                time.sleep(GRACE_SECONDS)
+            if seen > 0 or not _settling:
+                os._exit(128 + signum)
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, terminate)
+    threading.Thread(target=watch, name="signals", daemon=True).start()
 
 
 def monotonic() -> float:
@@ -68,10 +107,10 @@ def sleep(seconds: float, stop: Stop) -> bool:
     """Rest for `seconds` or until asked to stop; return whether asked to stop."""
     if seconds <= 0:
         return stop.requested
-    return stop.event.wait(seconds)
+    return stop.event.wait(min(seconds, threading.TIMEOUT_MAX))
 
 
 def backoff(attempt: int, *, base: float, limit: float) -> float:
     """Seconds to wait before retry `attempt` (0, 1, …): doubling, capped, and jittered over its upper half."""
-    ceiling = min(limit, base * 2.0**attempt)
+    ceiling = min(limit, base * 2.0 ** min(attempt, 64))
     return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - spreading load, not a secret

@@ -6,6 +6,7 @@ scripts and cron rely on; 1 and 2 are not here because they belong to results, n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -81,6 +82,10 @@ class Misconfigured(QopsError):
     kind = "configuration"
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came where nothing was under way that had to be settled."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """What scripts see of an error: the `error` object of the JSON documents."""
@@ -95,7 +100,8 @@ class Failure:
         if isinstance(error, QopsError):
             return cls(error.exit_code, error.kind, str(error))
         if isinstance(error, KeyboardInterrupt):
-            return cls(128 + signal.SIGINT, "signal", "stopped by SIGINT")
+            number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+            return cls(128 + number, "signal", f"stopped by {number.name}")
         return cls(QopsError.exit_code, QopsError.kind, f"{type(error).__name__}: {error}")
 
 
@@ -122,7 +128,8 @@ def boundary(command: Callable[[], int], report: Callable[[Failure], None]) -> i
 
 
 def abandon_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush cannot complain about a closed pipe."""
+    """Point stdout at nothing, so that the interpreter's last flush cannot complain about what is gone."""
     devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

@@ -9,6 +9,8 @@ import contextlib
 import sys
 from dataclasses import dataclass
 
+from qops.text import escape
+
 
 @dataclass(frozen=True)
 class Events:
@@ -43,6 +45,11 @@ class Events:
         self._write(f"error: {message}")
 
     def _write(self, message: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"qops: {message}\n")
-            sys.stderr.flush()
+        say(f"qops: {message}")
+
+
+def say(text: str) -> None:
+    """Write lines to stderr, control characters spelled out."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write("\n".join(map(escape, text.split("\n"))) + "\n")
+        sys.stderr.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qops.attributes import is_mariadb_library, name_connection
 from qops.errors import Misconfigured, Unavailable
 from qops.option_file import DEFAULT_GROUP, OptionFile, look_into
-from qops.url import SSL_MODES, Address
+from qops.url import Address, ssl_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,10 +195,7 @@ def _mode_of(file: OptionFile | None) -> str | None:
     if file is None:
         return None
     if "ssl-mode" in file.options:
-        mode = file.options["ssl-mode"].upper()
-        if mode not in SSL_MODES:
-            raise Misconfigured(f"option file {file.path}: ssl-mode must be one of {', '.join(SSL_MODES)}")
-        return mode
+        return ssl_mode(file.options["ssl-mode"], f"option file {file.path}")
     if file.switched_on("ssl-verify-server-cert"):
         return "VERIFY_IDENTITY"
     return "REQUIRED" if file.switched_on("ssl-enforce") else None

@@ -48,10 +48,11 @@ QUEUE_KEYS = (
     "states",
 )
 DEFAULT_QUEUE = "jobs"
-IDENTIFIER_BYTES = 64
+IDENTIFIER_LENGTH = 64
 OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_DURATION_SECONDS = 36_500 * 86_400  # a hundred years: beyond, the server's time arithmetic ends in NULL
 
 StateValue = str | int
 
@@ -135,7 +136,10 @@ def duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a duration; write it like 200ms, 0.5s, 90s, 15m, 2h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > MAX_DURATION_SECONDS:
+        raise ValueError(f"{text!r} is more than 36500d")
+    return seconds
 
 
 def reject_unknown(values: Mapping[str, Any], known: tuple[str, ...], where: str, path: Path | None) -> None:
@@ -156,8 +160,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
     if given:
-        path = Path(given).expanduser()
-        if not path.is_file():
+        path = _path(given)
+        if not path.exists() or path.is_dir():
             raise Misconfigured(f"configuration file {path} does not exist; check --config or QOPS_CONFIG")
         return path
     home = environment.get("HOME")
@@ -167,9 +171,15 @@ def _config_path(given: str | None, environment: Mapping[str, str]) -> Path | No
     return next((path for path in candidates if path.is_file()), None)
 
 
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise Misconfigured(f"{text!r} cannot be the name of a file")
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises for a user who does not exist
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
@@ -196,23 +206,29 @@ def _database(flags: Flags, environment: Mapping[str, str], section: Mapping[str
     url, url_level = _closest([level[0] for level in levels])
     option_file, file_level = _closest([level[1] for level in levels])
     group, _ = _closest([level[2] for level in levels])
-    path = Path(option_file).expanduser() if option_file else None
-    if path and not os.access(path, os.R_OK):
+    path = _path(option_file).absolute() if option_file else None
+    if path and (not os.access(path, os.R_OK) or path.is_dir()):
         raise Misconfigured(
             f"option file {path} does not exist or is not readable; check --defaults-file, QOPS_DEFAULTS_FILE "
             "or [database] defaults_file"
         )
     address = parse_url(url) if url else None
-    password = address.password if address else None
-    if password is None and environment.get("QOPS_PASSWORD"):
-        password = Secret(environment["QOPS_PASSWORD"])
     return Database(
         address=address,
-        password=password,
+        password=(address and address.password) or _password(environment),
         option_file=path,
         option_group=group,
         url_yields=path is not None and file_level < url_level,
     )
+
+
+def _password(environment: Mapping[str, str]) -> Secret | None:
+    text = environment.get("QOPS_PASSWORD")
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise Misconfigured("QOPS_PASSWORD is not text in this environment's encoding (UTF-8, as a rule)") from None
+    return Secret(text) if text else None
 
 
 def _closest(values: list[str | None]) -> tuple[str | None, int]:
@@ -226,12 +242,14 @@ def _choose_queue(name: str | None, document: Mapping[str, Any], path: Path | No
     queues = _table(document, "queues", path)
     if name is None:
         name = next(iter(queues)) if len(queues) == 1 else DEFAULT_QUEUE
+        if queues and name not in queues:
+            raise Misconfigured(f"{path} has several queues ({', '.join(queues)}); choose one with --queue")
     if name in queues:
         return _queue(name, _table(queues, name, path), path)
-    if name == DEFAULT_QUEUE and not queues:
-        return QueueSettings()
     if queues:
         raise Misconfigured(f"no queue {name!r} in {path}; {nearest(name, queues)}")
+    if name == DEFAULT_QUEUE:
+        return QueueSettings()
     raise Misconfigured(f"no queue {name!r} is configured; write a [queues.{name}] section in qops.toml")
 
 
@@ -267,7 +285,7 @@ def _identifier(value: object, where: str) -> str:
     """Accept what MySQL accepts between backticks; a name is used literally and quoted everywhere."""
     if not isinstance(value, str) or not value:
         raise Misconfigured(f"{where} must be a name, not {value!r}")
-    if len(value) > IDENTIFIER_BYTES or value.endswith(" ") or any(ord(c) < ord(" ") for c in value):
+    if len(value) > IDENTIFIER_LENGTH or value.endswith(" ") or any(ord(c) < ord(" ") for c in value):
         raise Misconfigured(
             f"{where}: {value!r} cannot be a MySQL name (at most 64 characters, no control characters, "
             "no space at the end)"
@@ -324,7 +342,8 @@ def _states(section: Mapping[str, Any], where: str, path: Path | None) -> dict[s
     for state in ("pending", "done"):
         if state not in states:
             raise Misconfigured(f"{where[:-1]}.states] must name {state!r}")
-    everything = [value for values in states.values() for value in values]
+    # As MySQL compares them by default: without case.
+    everything = [str(value).lower() for values in states.values() for value in values]
     for value in everything:
         if everything.count(value) > 1:
             raise Misconfigured(f"{where[:-1]}.states] uses the value {value!r} twice")

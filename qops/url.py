@@ -34,7 +34,7 @@ _URL = re.compile(
     rf"(?:(?P<user>{_PART}*)(?::(?P<password>(?:{_PART}|:)*))?@)?"
     rf"(?P<host>[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{{1,5}}))?"
     rf"(?:/(?P<database>{_PART}*))?"
-    r"(?:\?(?P<query>[^#\s]*))?"
+    r"(?:\?(?P<query>[^#@\s]*))?"  # a raw @ would mean that all of this is a password
 )
 
 
@@ -70,11 +70,11 @@ class Address:
 
 def parse_url(text: str) -> Address:
     """Parse `mysql://user:password@host:port/db?unix_socket=…`. Raises Misconfigured without echoing it."""
-    match = _URL.fullmatch(text)
+    match = _URL.fullmatch(text.strip())
     if not match:
         raise Misconfigured(f"the database URL does not parse as mysql://user:password@host:port/db; {ADVICE}")
     if match["scheme"] not in SCHEMES:
-        raise Misconfigured(f"the database URL must begin with mysql://, not {match['scheme']}://")
+        raise Misconfigured("the database URL must begin with mysql://")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:  # noqa: PLR2004 - the range of TCP ports
         raise Misconfigured("the port in the database URL must be between 1 and 65535")
@@ -94,23 +94,37 @@ def _decode(part: str | None) -> str | None:
     if part is None:
         return None
     try:
-        return unquote(part, errors="strict")
+        text = unquote(part, errors="strict")
     except UnicodeDecodeError:
         raise Misconfigured("the database URL holds percent-encoded bytes that are not UTF-8") from None
+    if "\0" in text:
+        raise Misconfigured("the database URL holds a NUL character (%00), which MySQL cannot be given")
+    return text
 
 
 def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for item in filter(None, query.split("&")):
-        key, _, value = item.partition("=")
+        name, _, value = item.partition("=")
+        key = name.replace("-", "_")
         if key not in QUERY_KEYS:
             raise Misconfigured(
                 f"the database URL has an option that is not known here; known are: {', '.join(QUERY_KEYS)} "
                 f"(if it is part of a password: {ADVICE})"
             )
         options[key] = _decode(value) or ""
-    if options.get("ssl_mode", SSL_MODES[0]) not in SSL_MODES:
-        raise Misconfigured(f"ssl_mode in the database URL must be one of {', '.join(SSL_MODES)}")
-    if not options.get("connect_timeout", "1").isdigit():
-        raise Misconfigured("connect_timeout in the database URL is a whole number of seconds")
+        if not options[key]:
+            raise Misconfigured(f"{key} in the database URL has no value")
+    if "ssl_mode" in options:
+        options["ssl_mode"] = ssl_mode(options["ssl_mode"], "the database URL")
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", options.get("connect_timeout", "1")):
+        raise Misconfigured("connect_timeout in the database URL is a whole number of seconds above 0")
     return options
+
+
+def ssl_mode(text: str, where: str) -> str:
+    """Return a TLS mode as MySQL spells it; `verify-ca` means VERIFY_CA."""
+    mode = text.upper().replace("-", "_")
+    if mode not in SSL_MODES:
+        raise Misconfigured(f"ssl_mode in {where} must be one of {', '.join(SSL_MODES)}")
+    return mode

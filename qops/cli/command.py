@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qops.errors import Failure, QopsError, UsageError, abandon_stdout, boundary
+from qops.errors import ATTENTION, Failure, QopsError, UsageError, abandon_stdout, boundary
 from qops.events import Events
+from qops.text import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,8 @@ def execute(
         report = function(invocation(name, common, events), **options)
         return emit(report, chosen, events)
 
-    return boundary(body, lambda failure: fail(failure, chosen, events))
+    given = [value for value in (*vars(common).values(), *options.values()) if isinstance(value, str)]
+    return boundary(body, lambda failure: fail(failure, chosen, events, given))
 
 
 def invocation(name: str, common: Common, events: Events) -> Invocation:
@@ -127,25 +129,34 @@ def emit(report: Report, chosen: str, events: Events) -> int:
 
     code = report.failure.exit if report.failure else report.exit_code
     if not (events.quiet and code == 0 and chosen == "table"):
-        write(render(report, chosen))
+        try:
+            write(render(report, chosen))
+        except OSError as error:
+            abandon_stdout()
+            events.error(f"the result could not be written: {error.strerror}")
+            code = code or ATTENTION
     if report.failure:
         events.error(report.failure.message)
     return code
 
 
-def fail(failure: Failure, chosen: str, events: Events) -> None:
-    """Say why a command failed before it had anything else to say."""
+def fail(failure: Failure, chosen: str, events: Events, given: list[str]) -> None:
+    """Say why a command failed before it had anything else to say; `given` are the words of its command line."""
     from qops.render import json as renderer
     from qops.report import Report
 
+    failure = replace(failure, message=conceal(failure.message, given))
     if chosen == "json":
-        write(renderer.render(Report({}, failure=failure)))
+        try:
+            write(renderer.render(Report({}, failure=failure)))
+        except OSError:
+            abandon_stdout()
     hint = "; please report this" if failure.exit == QopsError.exit_code else ""
     events.error(failure.message + hint)
 
 
 def write(text: str) -> None:
-    """Write to stdout and flush, so that a closed pipe shows here and not at exit."""
+    """Write to stdout and flush, so that trouble shows here and not at exit; a reader that went away is none."""
     if not text:
         return
     reconfigure = getattr(sys.stdout, "reconfigure", None)

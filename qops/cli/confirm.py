@@ -29,5 +29,12 @@ def confirm(what: str, count: Callable[[], int], *, yes: bool, always: bool = Fa
         return
     if not terminal:
         raise UsageError(f"this changes {number} jobs: {what}; confirm it with --yes")
-    if not typer.confirm(f"{what}: {number} jobs?", default=False, err=True):
+    try:
+        agreed = typer.confirm(f"{what}: {number} jobs?", default=False, err=True)
+    except typer.Abort as error:
+        # Typer makes one of Ctrl-C and the end of input.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        agreed = False
+    if not agreed:
         raise Declined("nothing was changed")

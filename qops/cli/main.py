@@ -14,10 +14,11 @@ from qops.cli.command import fail, register
 from qops.cli.health import health
 from qops.cli.init import init
 from qops.cli.pause import pause, resume
+from qops.cli.process import hide_password, open_streams, silence_libraries
 from qops.cli.promote import promote
 from qops.cli.requeue import requeue
-from qops.errors import Failure, UsageError
-from qops.events import Events
+from qops.errors import OK, Failure, UsageError, abandon_stdout
+from qops.events import Events, say
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's UsageError, which it does not export
 
@@ -56,27 +57,50 @@ register(app, resume)
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line as a process of its own and exit with its code."""
+    from qops.clock import die_on_signals
+
+    hide_password(sys.argv[1:])
+    open_streams()
+    silence_libraries()
+    die_on_signals()
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon_stdout()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return the exit code; a wrong command line is 64, also for scripts that parse."""
-    hide_password(arguments)
     try:
         result = app(arguments, prog_name="qops", standalone_mode=False)
     except USAGE_ERROR as error:
-        context = getattr(error, "ctx", None)
-        usage = f"{context.get_usage()}\n" if context else ""
-        sys.stderr.write(usage)
+        return _refuse(error, arguments)
+    except BrokenPipeError:  # of --help
+        abandon_stdout()
+        return OK
+    except KeyboardInterrupt as error:
+        return Failure.of(error).exit
+    return result if isinstance(result, int) else OK
+
+
+def _refuse(error: Exception, arguments: list[str]) -> int:
+    """Say what is wrong with a command line, and how it is used."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "qops"
+    if not arguments:
+        message = "which command?"
+        usage = context.get_help() if context else ""
+    else:
         message = error.format_message()  # type: ignore[attr-defined]
-        path = context.command_path if context else "qops"
-        failure = Failure.of(UsageError(f"{message} (see {path} --help)" if message else f"see {path} --help"))
-        fail(failure, wanted_format(arguments), Events())
-        return failure.exit
-    except (typer.Abort, KeyboardInterrupt):
-        return Failure.of(KeyboardInterrupt()).exit
-    return result if isinstance(result, int) else 0
+        usage = context.get_usage() if context else ""
+    if usage:
+        say(usage)
+    failure = Failure.of(UsageError(f"{message} (see {path} --help)"))
+    fail(failure, wanted_format(arguments), Events(), arguments)
+    return failure.exit
 
 
 def wanted_format(arguments: list[str]) -> str:
@@ -88,12 +112,3 @@ def wanted_format(arguments: list[str]) -> str:
         elif argument.startswith("--format="):
             chosen = argument.removeprefix("--format=")
     return chosen
-
-
-def hide_password(arguments: list[str]) -> None:
-    """Rewrite the process title at once when a URL on the command line may hold a password."""
-    if any(argument.startswith("--url") for argument in arguments):
-        from setproctitle import setproctitle
-
-        command = next((argument for argument in arguments if not argument.startswith("-")), "")
-        setproctitle(f"qops {command}" if "://" not in command else "qops")

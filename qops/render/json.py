@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has for it
     A datetime without zone is UTC, because every session is. Bytes that are not UTF-8 are shown escaped.
     """
     if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat() + "Z"
+        utc = value.astimezone(UTC) if value.tzinfo else value
+        return utc.replace(tzinfo=None).isoformat() + "Z"
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, timedelta):

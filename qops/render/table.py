@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
 from qops.render.json import plain
+from qops.text import escape
 
 if TYPE_CHECKING:
     from qops.report import Report, Table
-
-# C0 and C1 control characters, DEL, and the marks that change the direction of what follows.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def render(report: Report) -> str:
@@ -27,8 +24,8 @@ def render(report: Report) -> str:
 
 def _table(table: Table) -> str:
     rows = [[cell(value) for value in row] for row in table.rows]
-    text = tabulate(rows, headers=table.columns, tablefmt="simple", disable_numparse=True)
-    return f"{table.title}\n{text}" if table.title else text
+    text = tabulate(rows, headers=[escape(name) for name in table.columns], tablefmt="simple", disable_numparse=True)
+    return f"{escape(table.title)}\n{text}" if table.title else text
 
 
 def cell(value: Any) -> str:  # noqa: ANN401 - whatever a report holds
@@ -44,8 +41,3 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever a report holds
     if isinstance(value, bytes):
         value = plain(value)
     return escape(str(value))
-
-
-def escape(text: str) -> str:
-    """Return text with control characters spelled out, so that a job's error cannot drive the terminal."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
