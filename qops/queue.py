@@ -183,8 +183,12 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
     if not facts:
         # Either it does not exist or this account may not know: the server's answer tells which.
         connection.execute(sa.select(sa.literal(1)).select_from(bare_table(settings.table)).limit(0))
-    columns = _choose_columns(settings, facts)
     table = bare_table(settings.table, facts)
+    try:
+        columns = _choose_columns(settings, facts)
+    except Misconfigured:
+        require_whole(connection, table)  # what this account may not see looks the same as what is missing
+        raise
     mapped = {role: table.columns[column] for role, column in columns.items()}
     states = _choose_states(settings, facts[columns["status"]])
     archive_facts = describe(connection, schema, settings.archive_table)
@@ -199,6 +203,15 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
         facts=facts,
         archive_facts=archive_facts,
     )
+
+
+def require_whole(connection: sa.Connection, table: sa.Table) -> None:
+    """Raise the server's refusal where this account may not read every column of `table`.
+
+    information_schema leaves out what an account may not see: moving or judging a row by the rest of it would lose
+    or overlook something. Opens a transaction.
+    """
+    connection.execute(sa.select(sa.text("*")).select_from(table).limit(0))
 
 
 def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
@@ -218,10 +231,11 @@ def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.T
 
 def _choose_columns(settings: QueueSettings, facts: Mapping[str, ColumnFact]) -> dict[str, str]:
     by_lower = {name.lower(): name for name in facts}
+    taken = {column.lower() for column in settings.columns.values() if column is not None}
     chosen: dict[str, str] = {}
     for role in ROLES:
         wanted = settings.columns.get(role, role)
-        if wanted is None:
+        if wanted is None or (role not in settings.columns and role in taken):
             continue
         name = by_lower.get(wanted.lower())
         if name is None:
@@ -284,19 +298,27 @@ def choose_order(
     written = settings.order
     if written is None:
         written = ("priority desc", "id") if "priority" in columns else ("id",)
+    known: dict[str, sa.Column[Any]] = {name.lower(): column for name, column in table.columns.items()}
+    known |= columns
     chosen: list[sa.ColumnElement[Any]] = []
     for item in written:
-        name, _, direction = item.strip().rpartition(" ")
-        if direction.lower() not in {"asc", "desc"} or not name:
-            name, direction = item.strip(), "asc"
-        column = columns.get(name, table.columns.get(name))
+        name, direction = _split_direction(item, known)
+        column = known.get(name.lower())
         if column is None:
             raise Misconfigured(
                 f"[queues.{settings.name}] order names {name!r}, which is neither a role nor a column of table "
                 f"{settings.table!r}; {nearest(name, [*columns, *table.columns.keys()])}"
             )
-        chosen.append(column.desc() if direction.lower() == "desc" else column)
+        chosen.append(column.desc() if direction == "desc" else column)
     return tuple(chosen)
+
+
+def _split_direction(item: str, known: Mapping[str, object]) -> tuple[str, str]:
+    """Return name and direction of one item of `order`; a column may be called `desc`, or `my desc`."""
+    words = item.rsplit(None, 1)
+    if item.lower() not in known and len(words) > 1 and words[1].lower() in {"asc", "desc"}:
+        return words[0].strip(), words[1].lower()
+    return item.strip(), "asc"
 
 
 def _offset_minutes(clock: str) -> int:

@@ -15,7 +15,7 @@ from qops.clock import Stop, monotonic, sleep
 from qops.errors import Failure, QopsError, TryLater
 from qops.indexes import describe_indexes
 from qops.ledger import Ledger
-from qops.queue import QueueTable, load
+from qops.queue import QueueTable, load, require_whole
 from qops.statements import archive as st
 from qops.statements.walk import Past, Walk, choose_walk
 from qops.throttle import PurgeLagThrottle, Throttled, hold
@@ -39,6 +39,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
     """
     with server.session() as connection:
         queue = load(connection, settings)
+        require_whole(connection, queue.table)
         walks = _walks(connection, queue, options)
         check_tables(queue)
         check_children(server, connection, queue, options)

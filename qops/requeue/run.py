@@ -13,7 +13,7 @@ from qops.errors import Failure, QopsError, TryLater, UsageError
 from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.pick import pick
-from qops.queue import INTEGERS, QueueTable, load
+from qops.queue import INTEGERS, QueueTable, load, require_whole
 from qops.requeue.judge import Judge
 from qops.requeue.result import Options, Outcome, Result, Verdict
 from qops.statements import requeue as st
@@ -34,6 +34,7 @@ def requeue(server: Server, settings: QueueSettings, options: Options, stop: Sto
     """Put jobs back and say what became of them. Raises the family's errors for what is wrong before it begins."""
     with server.session() as connection:
         queue = load(connection, settings)
+        require_whole(connection, queue.table)
         walks = _walks(connection, queue, options)
         named = [_parse_id(queue, text) for text in options.ids]
         connection.rollback()
