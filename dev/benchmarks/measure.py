@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import platform
 import random
 import statistics
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import MySQLdb
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dev.server import Server
 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Table:
-    """What a topic found: a table, and the notes without which its numbers say nothing."""
+    """What a topic found, with the notes without which its numbers say nothing."""
 
     title: str
     columns: Sequence[str]
@@ -24,20 +30,19 @@ class Table:
     notes: Sequence[str]
 
     def markdown(self) -> str:
-        """Return the whole of it as markdown, the notes behind the table."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        """Return the whole of it as markdown."""
+        lines = (self.columns, ["---"] * len(self.columns), *self.rows)
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return "\n\n".join([f"## {self.title}", table, *self.notes])
+        return "\n\n".join((f"## {self.title}", *self.notes, table))
 
 
 def interleave(cases: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
     """Run every case once a round, in another order each time, and return each case's results by round.
 
-    What else the machine does is then shared by the cases, so the results of one round can be compared.
-    The orders are the same from run to run.
+    Whatever else the machine does is then shared by all, and the results of one round can be compared.
     """
     order = list(cases)
-    shuffle = random.Random(rounds).shuffle  # noqa: S311 - an order is no secret
+    shuffle = random.Random(rounds).shuffle  # noqa: S311 - the same orders in every run
     results: dict[str, list[T]] = {name: [] for name in order}
     for _ in range(rounds):
         shuffle(order)
@@ -46,17 +51,19 @@ def interleave(cases: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, l
     return results
 
 
-def ratio(values: Iterable[float], base: Iterable[float]) -> str:
-    """Return the median of the ratios round by round, with the lowest and the highest."""
+def ratio(values: Sequence[float], base: Sequence[float]) -> str:
+    """Return the median of the ratios round by round, and between which two the middle half of them lies."""
     ratios = [value / other for value, other in zip(values, base, strict=True)]
-    return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return f"**{statistics.median(ratios):.2f}** ({low:.2f} to {high:.2f})"
 
 
-def machine() -> str:
-    """Name the machine: processor, cores, kernel, Python."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
-            model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        model = ""
-    return f"{model or platform.machine()}, {_cores()}, Linux {platform.release()}, Python {platform.python_version()}"
+def setting(server: Server) -> str:
+    """Name what was measured and where: server and driver with their versions, processor, cores, kernel."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return (
+        f"MySQL {server.version}, mysqlclient {'.'.join(map(str, MySQLdb.version_info[:3]))}, "
+        f"Python {platform.python_version()}; {next(models, platform.machine())}, {os.cpu_count()} cores, "
+        f"Linux {platform.release()}."
+    )

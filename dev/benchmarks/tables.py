@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import MySQLdb
@@ -48,10 +48,12 @@ _GUIDE_COMPLETE = (
     "UPDATE jobs SET status = 'done', lease_until = NULL WHERE id = %s AND status = 'running' AND claimed_by = %s"
 )
 _CLAIM = (
-    "SELECT id, payload FROM jobs WHERE status = 'pending' AND available_at <= NOW(6) "
-    "ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED",
-    "UPDATE jobs SET status = 'running', claimed_by = %s, lease_until = NOW(6) + INTERVAL 5 MINUTE, "
-    "attempts = attempts + 1 WHERE id = %s",
+    """
+SELECT id, payload FROM jobs WHERE status = 'pending' AND available_at <= NOW(6)
+ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED""",
+    """
+UPDATE jobs SET status = 'running', claimed_by = %s, lease_until = NOW(6) + INTERVAL 5 MINUTE, attempts = attempts + 1
+WHERE id = %s""",
 )
 _COMPLETE = (
     "UPDATE jobs SET status = 'done', lease_until = NULL, finished_at = NOW(6) "
@@ -61,46 +63,48 @@ _DUE = "CASE status WHEN 'running' THEN lease_until WHEN 'scheduled' THEN availa
 _NEXT = "CASE status WHEN 'running' THEN lease_until WHEN 'scheduled' THEN available_at ELSE finished_at END"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Variant:
-    """A table with its worker's statements; `name` is its database, `indexes` what it has beside claim_idx."""
+    """A table with its worker's statements; `name` is its database, `indexes` are those beside claim_idx."""
 
     name: str
     indexes: tuple[str, ...] = ()
     table: str = _TABLE
     claim: tuple[str, str] = _CLAIM
     complete: str = _COMPLETE
-    # What maintenance compares with the clock, where an index is on an expression.
-    expires: str = "lease_until"
-    promotes: str = "available_at"
-    finishes: str = "finished_at"
+    # What maintenance compares with the clock: the column, or the expression that is indexed.
+    lease: str = "lease_until"
+    available: str = "available_at"
+    finished: str = "finished_at"
 
-    @property
-    def description(self) -> str:
-        """Return the indexes as they are named in a table's row."""
-        return " + ".join(self.indexes) or ("guide's table" if self is GUIDE else "claim_idx only")
+    def label(self) -> str:
+        """Return what the variant is called in a table."""
+        return " + ".join(f"`{index}`" for index in self.indexes) or "none"
 
+
+_LEASE, _AVAILABLE, _FINISHED = "(status, lease_until)", "(status, available_at)", "(status, finished_at)"
+BOTH = "(status, finished_at, available_at)"
+"""Leads to finished jobs by their age and, where finished_at is NULL, to scheduled ones by their time."""
 
 GUIDE = Variant("guide", table=_GUIDE_TABLE, claim=_GUIDE_CLAIM, complete=_GUIDE_COMPLETE)
-LEASE, DUE, END = "(status, lease_until)", "(status, available_at)", "(status, finished_at)"
-END_DUE = "(status, finished_at, available_at)"
+CLAIM_ONLY = Variant("claim_idx")
 VARIANTS = (
-    GUIDE,
-    Variant("plain"),
-    Variant("a", (LEASE, DUE, END)),
-    Variant("b", ("(lease_until)", DUE, "(finished_at)")),
-    Variant("c", (LEASE, END_DUE)),
-    Variant("d", ("(lease_until)", END_DUE)),
-    Variant("e", (f"(({_DUE}))", END), expires=_DUE, promotes=_DUE),
-    Variant("f", ("(lease_until)", DUE, END)),
-    Variant("g1", (LEASE,)),
-    Variant("g2", (END_DUE,)),
-    Variant("h", (f"(status, ({_NEXT}))",), expires=_NEXT, promotes=_NEXT, finishes=_NEXT),
+    CLAIM_ONLY,
+    Variant("lease", (_LEASE,)),
+    Variant("both", (BOTH,)),
+    Variant("lease_both", (_LEASE, BOTH)),
+    Variant("lease_available_finished", (_LEASE, _AVAILABLE, _FINISHED)),
+    Variant("bare_lease_both", ("(lease_until)", BOTH)),
+    Variant("bare_lease_available_finished", ("(lease_until)", _AVAILABLE, _FINISHED)),
+    Variant("bare_lease_available_bare_finished", ("(lease_until)", _AVAILABLE, "(finished_at)")),
+    Variant("expression_finished", (f"(({_DUE}))", _FINISHED), lease=_DUE, available=_DUE),
+    Variant("expression", (f"(status, ({_NEXT}))",), lease=_NEXT, available=_NEXT, finished=_NEXT),
 )
+"""The default table with each set of indexes."""
 
 
 def connect(server: Server, database: str = "") -> Any:  # noqa: ANN401 - mysqlclient has no types
-    """Return a new mysqlclient connection at READ COMMITTED with autocommit off."""
+    """Return a new mysqlclient connection at READ COMMITTED, autocommit off."""
     connection = MySQLdb.connect(host=server.host, port=server.port, user="root", database=database)
     connection.cursor().execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     return connection
@@ -108,8 +112,8 @@ def connect(server: Server, database: str = "") -> Any:  # noqa: ANN401 - mysqlc
 
 def create(cursor: Any, variant: Variant) -> None:  # noqa: ANN401 - as above
     """Create the variant's database with its empty table, and make it the current one."""
-    cursor.execute(f"CREATE DATABASE {variant.name}")
-    cursor.execute(f"USE {variant.name}")
+    cursor.execute(f"CREATE DATABASE `{variant.name}`")
+    cursor.execute(f"USE `{variant.name}`")
     cursor.execute(variant.table)
     for index in variant.indexes:
         cursor.execute(f"ALTER TABLE jobs ADD KEY {index}")
