@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import MySQLdb
 import pytest
 
 from dev.server import client_command, private_server
@@ -263,6 +264,44 @@ def test_drift_is_named_left_alone_and_repaired_on_demand(made: Database, spoil:
     assert all(action["applied"] for action in repaired.json["actions"])
     assert init().json == {"queue": "jobs", "actions": [], "drift": []}
     made.queue()
+
+
+def test_a_table_that_takes_no_more_instant_columns_gets_it_in_place(made: Database) -> None:
+    """Where INSTANT has used up its row versions the column is added INPLACE, still online."""
+    made.execute("ALTER TABLE jobs DROP KEY finished_idx, DROP COLUMN finished_at")
+    made.execute("ALTER TABLE jobs_archive DROP COLUMN finished_at")
+    with pytest.raises(MySQLdb.Error, match="row versions"):
+        use_up_row_versions(made)
+    ran = init("--repair")
+    assert ran.code == 0
+    added = {a["object"]: a["sql"] for a in ran.json["actions"]}
+    assert added["jobs.finished_at"].endswith("ALGORITHM=INPLACE, LOCK=NONE;")
+    assert added["jobs_archive.finished_at"].endswith("ALGORITHM=INSTANT;")
+
+
+def use_up_row_versions(database: Database) -> None:
+    for _ in range(200):
+        database.execute("ALTER TABLE jobs ADD COLUMN passing INT, ALGORITHM=INSTANT")
+        database.execute("ALTER TABLE jobs DROP COLUMN passing, ALGORITHM=INSTANT")
+
+
+def test_people_see_what_differs_and_the_sql_that_cures_it(made: Database, qops: Callable[..., Ran]) -> None:
+    """In a table each difference is a row, and the SQL that was not run follows under a comment that says why."""
+    made.execute("ALTER TABLE jobs DROP KEY claim_idx")
+    made.execute("ALTER TABLE jobs_archive MODIFY last_error TEXT COLLATE utf8mb4_unicode_ci")
+    ran = qops("init")
+    lines = ran.out.splitlines()
+    rows = [" ".join(line.split()) for line in lines if line.startswith("jobs.claim_idx")]
+    assert rows == ["jobs.claim_idx index on (status, priority DESC, id) missing"]
+    index = "CREATE INDEX `claim_idx` ON `jobs` (`status`, `priority` DESC, `id`) ALGORITHM=INPLACE LOCK=NONE;"
+    alter = "ALTER TABLE `jobs_archive` MODIFY COLUMN `last_error` text COLLATE utf8mb4_0900_ai_ci NULL;"
+    assert lines[-4:] == [
+        "-- qops init --repair runs this, online:",
+        index,
+        "-- blocks writers while it runs, so qops leaves it to you:",
+        alter,
+    ]
+    assert "qops init --repair" in ran.err
 
 
 BY_HAND = [

@@ -77,6 +77,8 @@ class Applier:
         Raises TryLater (75) naming the holders when the metadata lock could not be had, Misconfigured (78) when
         a table cannot be created, and the family's other errors.
         """
+        if action.when is When.REPAIR:
+            self.events.inform(f"{action.action} {action.object}: online, which takes a while on a large table")
         for sql in action.alternatives:
             try:
                 self._patiently(sql, action)

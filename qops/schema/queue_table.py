@@ -218,6 +218,7 @@ def _compare_indexes(findings: Findings, settings: QueueSettings, facts: TableFa
 
 
 def _similar(facts: TableFacts, key: ddl.Key) -> str:
-    """Describe the indexes that were probably meant: of the same name, or beginning with the status."""
-    meant = [i for i in facts.indexes if i.name.lower() == key.name.lower() or i.columns[:1] == key.columns[:1]]
-    return ", ".join(map(describe, meant))
+    """Describe the indexes that were probably meant: of the same name, or on some of the key's columns alone."""
+    wanted = set(key.columns)
+    meant = [i for i in facts.indexes if i.name.lower() == key.name.lower() or set(i.columns) <= wanted]
+    return ", ".join(describe(index) for index in meant if index.name != "PRIMARY")

@@ -44,7 +44,7 @@ def _not_run(result: Result) -> Iterator[str]:
         if left:
             yield f"-- {comment}:"
         for action in left:
-            yield from action.sql.splitlines()
+            yield from action.sql.split("\n")
 
 
 def _script(result: Result) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _script(result: Result) -> Iterator[str]:
     for drift in result.drift:
         yield f"-- {drift.object}: expected {drift.expected}; found {drift.found}"
     for action in will:
-        yield from action.sql.splitlines()
+        yield from action.sql.split("\n")
     for action in result.actions:
         if action not in will:
             yield f"-- {_COMMENTS[action.when]}: {action.sql}"
