@@ -1,11 +1,10 @@
-"""The parts of README.md that are made from the code: python3 -m dev.readme writes them, a test compares them.
+"""The parts of README.md that are made from the code: .venv/bin/python -m dev.readme writes them, a test compares them.
 
 A part stands between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 ACCOUNT, SCHEMA = "qops@%", "app"
+OPTIONAL = "  -- optional: "
 NO_COMMANDS = frozenset({"worker"})
 """What needs privileges without being a command of qops."""
 
@@ -33,23 +33,28 @@ def commands() -> dict[str, Any]:
 
 
 def command_table() -> str:
-    """Return a table of the commands: arguments and options of their own, and what they do."""
-    lines = ["| command | what it does |", "|---|---|"]
+    """Return a table of the commands: what they do, and the arguments and options of their own."""
+    lines = ["| command | what it does | arguments and options |", "|---|---|---|"]
     for name, command in commands().items():
-        usage = " ".join(("qops", name, *_parameters(command)))
-        lines.append(f"| `{usage.replace('|', chr(92) + '|')}` | {_summary(command)} |")
+        own = " ".join(f"`{one}`" for one in _parameters(command)).replace("|", "\\|")
+        lines.append(f"| `qops {name}` | {_summary(command)} | {own} |")
     return "\n".join(lines)
 
 
 def grants() -> str:
-    """Return every command's GRANTs as a script; what a command can work without is marked as optional."""
+    """Return every command's GRANTs as a script."""
     lines = ["```sql"]
-    for name, needs in NEEDS.items():
-        lines.append(f"-- {'a worker' if name in NO_COMMANDS else f'qops {name}'}")
-        for need in needs:
-            note = f"  -- optional: {need.purpose}" if need.optional else ""
-            lines.append(grant(need, QueueSettings(), ACCOUNT, SCHEMA) + note)
+    for name in NEEDS:
+        if name in commands() or name in NO_COMMANDS:
+            lines.append(f"-- {'a worker' if name in NO_COMMANDS else f'qops {name}'}")
+            lines += grants_of(name, ACCOUNT, SCHEMA)
     return "\n".join((*lines, "```"))
+
+
+def grants_of(name: str, account: str, schema: str) -> list[str]:
+    """Return one command's GRANTs; what it can work without is marked as optional."""
+    statements = [(need, grant(need, QueueSettings(), account, schema)) for need in NEEDS[name]]
+    return [f"{sql}{OPTIONAL}{need.purpose}" if need.optional else sql for need, sql in statements]
 
 
 PARTS: dict[str, Callable[[], str]] = {"commands": command_table, "grants": grants}
@@ -58,11 +63,11 @@ PARTS: dict[str, Callable[[], str]] = {"commands": command_table, "grants": gran
 def fill(text: str) -> str:
     """Return `text` with every part made anew. Raises ValueError for a part that it has not exactly once."""
     for name, make in PARTS.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
-        made = make()
-        text, number = pattern.subn(lambda match, made=made: match[1] + made + match[2], text)  # type: ignore[misc]
-        if number != 1:
-            raise ValueError(f"README.md has the part {name} {number} times")
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if (text.count(begin), text.count(end)) != (1, 1):
+            raise ValueError(f"README.md needs the part {name} exactly once, between {begin.strip()} and {end}")
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}{make()}\n{end}{rest.partition(end)[2]}"
     return text
 
 
@@ -74,7 +79,7 @@ def _parameters(command: Any) -> Iterator[str]:  # noqa: ANN401 - Typer does not
         elif parameter.name not in shared:
             names = "/".join((parameter.opts[-1], *parameter.secondary_opts))
             value = "" if parameter.is_flag else f" {parameter.metavar}"
-            yield f"[{names}{value}]"
+            yield f"{names}{value}"
 
 
 def _summary(command: Any) -> str:  # noqa: ANN401 - as above

@@ -1,0 +1,314 @@
+"""What README.md says is true: its session runs, its tables come from the code, its configurations load."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from dev import readme
+from dev.server import private_server
+from qops import errors
+from qops.archive.options import choose
+from qops.archive.result import Options
+from qops.health.thresholds import HealthThresholds, thresholds
+from qops.privileges import NEEDS
+from qops.settings import QUEUE_KEYS, ROLES, STATES, Flags, QueueSettings, load
+from qops.worker import open_worker
+from tests import queues
+from tests.accounts import account
+from tests.conftest import Database, fresh_database, run_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEXT = readme.README.read_text(encoding="utf-8")
+CHANGES = readme.README.with_name("CHANGELOG.md").read_text(encoding="utf-8")
+ROOT = readme.README.parent
+SITES = {"dev.mysql.com", "keepachangelog.com", "semver.org"}
+ANYTHING = "…"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of the session, its output (`…` is anything), and its exit code."""
+
+    command: str
+    output: tuple[str, ...]
+    code: int = 0
+
+
+def blocks(language: str, heading: str = "") -> list[str]:
+    """Return the code blocks in a language, of the whole file or of the section under `heading`."""
+    text = section(heading) if heading else TEXT
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def section(heading: str) -> str:
+    """Return the text from a `## heading` to the next."""
+    (text,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def session() -> Iterator[Step]:
+    """Yield the steps of all console blocks; `$ echo $?` shows the exit code of the step before, else it is 0."""
+    lines = "".join(blocks("console")).splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    found: list[Step] = []
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        command, output = lines[start].removeprefix("$ "), tuple(lines[start + 1 : end])
+        if command == "echo $?":
+            found[-1] = replace(found[-1], code=int(output[0]))
+        else:
+            found.append(Step(command, output))
+    yield from found
+
+
+def plain(text: str) -> str:
+    """Return output without what depends on the width of a column: runs of spaces and of dashes."""
+    return "".join(re.sub("-{3,}", "---", " ".join(line.split())) + "\n" for line in text.splitlines())
+
+
+def shape(output: tuple[str, ...]) -> str:
+    """Return the pattern of an output: a line `…` is any number of lines, a `…` inside a line any text."""
+    lines = plain("\n".join(output)).splitlines()
+    return "".join(
+        r"(?:.*\n)*?" if line == ANYTHING else re.escape(line).replace(ANYTHING, ".*") + r"\n" for line in lines
+    )
+
+
+def test_generated_parts_are_what_the_code_makes_of_them() -> None:
+    """The command table and the grants are those of the code (python3 -m dev.readme writes them)."""
+    assert readme.fill(TEXT) == TEXT
+
+
+def test_the_session_runs_as_it_is_shown(tmp_path: Path) -> None:
+    """The commands of the README, one after another on an empty schema, say what the README shows and end so."""
+    for block in blocks("python"):
+        name = re.match(r"# (\w+\.py)\n", block)
+        if name:
+            (tmp_path / name[1]).write_text(block, encoding="utf-8")
+    steps = [step for step in session() if not step.command.startswith("export ")]
+    assert {step.command.split()[0] for step in steps} == {"qops", "python"}
+    # A server of its own: health and doctor see everything that is on a server.
+    with private_server() as server, fresh_database(server) as database:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "QOPS_URL": database.url}
+        for step in steps:
+            ran = subprocess.run(
+                ["/bin/sh", "-c", step.command],
+                cwd=tmp_path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            said = f"$ {step.command}\n{ran.stdout}(exit {ran.returncode})"
+            assert ran.returncode == step.code, said
+            assert re.fullmatch(shape(step.output), plain(ran.stdout)), said
+
+
+def test_a_changed_output_would_be_noticed() -> None:
+    """A `…` stands for any text on its line or for any lines, and nothing else may differ but widths."""
+    shown = shape(("put back 1 jobs, … s", "id    result", "----  ------", "…", "end"))
+    assert re.fullmatch(shown, plain("put back 1 jobs, 0.1 s\nid  result\n---  --------\nx\ny\nend\n"))
+    assert not re.fullmatch(shown, plain("put back 2 jobs, 0.1 s\nid  result\n---  --------\nend\n"))
+    assert not re.fullmatch(shown, plain("put back 1 jobs, 0.1 s\nid  result\n---  --------\nend\nmore\n"))
+
+
+def test_the_exit_codes_are_those_of_the_code() -> None:
+    """The table of exit codes has every code that the error family has, the results' own, and the signals'."""
+    rows = re.findall(r"^\| ([\d, ]+) \|", section("Exit codes"), re.MULTILINE)
+    listed = [int(code) for row in rows for code in row.split(",")]
+    family = {errors.QopsError.exit_code, *(kind.exit_code for kind in errors.QopsError.__subclasses__())}
+    signals = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+    assert sorted(listed) == sorted({errors.OK, errors.ATTENTION, errors.CRITICAL, *family, *signals})
+
+
+def test_the_configuration_shows_the_defaults(tmp_path: Path) -> None:
+    """The configuration of the README loads, and says of every setting in it what holds without it."""
+    (text,) = blocks("toml", "Configuration")
+    settings = load(Flags(config=str(queues.write_config(tmp_path, text))), {})
+    written = QueueSettings(
+        order=("priority desc", "id"),
+        columns={role: role for role in ROLES},
+        states={state: (state,) for state in STATES},
+        strict=False,
+    )
+    assert settings.queue == written
+    assert set(tomllib.loads(text)["queues"]["jobs"]) | {"clock"} == set(QUEUE_KEYS)
+    assert choose({}, settings, dry_run=False) == Options()
+    assert thresholds(settings) == HealthThresholds()
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A table of the field: its definition, a done job, and a command that needs more than it has."""
+
+    table: str
+    definition: str
+    done: str
+    refused: tuple[str, ...]
+
+
+ADOPTED = {
+    "guide": Adopted(
+        "jobs", queues.GUIDE, "(status, payload) VALUES ('done', '{}')", ("archive", "--older-than", "1d")
+    ),
+    "recipe": Adopted("jobs", queues.RECIPE, "(id, task, state) VALUES (1, 'x', 'done')", ("requeue", "--expired")),
+    "article": Adopted(
+        "job_queue",
+        queues.ARTICLE,
+        "(id, payload, status, available_at) VALUES (1, '{}', 'done', NOW())",
+        ("requeue", "--failed"),
+    ),
+}
+
+
+@pytest.mark.parametrize("text", blocks("toml", "Adopting a table"))
+def test_an_adopted_table_is_operated_through_its_configuration_alone(
+    text: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the README's configuration a table of the field is archived and measured, and what it lacks is refused."""
+    (name,) = tomllib.loads(text)["queues"]
+    adopted = ADOPTED[name]
+    queues.write_config(tmp_path, text)
+    monkeypatch.setenv("QOPS_URL", database.url)
+    database.execute(adopted.definition)
+    database.execute(f"INSERT INTO {adopted.table} {adopted.done}")
+    assert run_here("init").code == 0
+    assert run_here("archive", "--format", "json").json["archived"] == 1
+    assert database.value(f"SELECT COUNT(*) FROM {adopted.table}_archive") == 1
+    assert run_here("health", "--format", "json").json["depth"]["done"] == 0
+    assert run_here(*adopted.refused).code == errors.Misconfigured.exit_code
+
+
+def test_every_configuration_for_a_table_of_the_field_is_there() -> None:
+    """The section on adopting a table has one configuration for each table that is tested."""
+    assert [*ADOPTED] == [name for text in blocks("toml", "Adopting a table") for name in tomllib.loads(text)["queues"]]
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "init": ("init",),
+    "doctor": ("doctor", "--fail-on", "never"),
+    "archive": ("archive",),
+    "requeue": ("requeue", "--failed"),
+    "promote": ("promote",),
+    "pause": ("pause",),
+    "resume": ("resume",),
+    "health": ("health", "--fail-on", "never"),
+}
+
+
+def test_every_command_with_privileges_is_tried_with_exactly_these() -> None:
+    """The next test leaves no command out."""
+    assert {*COMMANDS, *readme.NO_COMMANDS} >= set(NEEDS)
+    assert set(readme.commands()) <= set(NEEDS)
+
+
+@pytest.mark.parametrize("optional", [True, False], ids=["all", "required"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name in readme.commands()])
+def test_a_command_works_with_the_privileges_of_the_readme(
+    name: str, *, optional: bool, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all of its privileges a command misses nothing; with the required ones it does its work."""
+    if name != "init":
+        queues.init(database)
+        queues.fill(database, 2, status="IF(n = 1, 'done', 'failed')")
+    with account(database) as limited:
+        grant(database, limited, name, optional=optional)
+        monkeypatch.setenv("QOPS_URL", limited.url)
+        ran = run_here(*COMMANDS[name], "--format", "json")
+        assert ran.code == 0, ran.out + ran.err
+        complaints = [line for line in ran.err.splitlines() if "denied" in line or "GRANT" in line]
+        assert not (optional and complaints)
+        assert not (optional and [one for one in ran.json.get("unknown", ()) if "GRANT" in one["needs"]])
+    left = dict(database.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status"))
+    done = {"archive": {"failed": 1}, "requeue": {"done": 1, "pending": 1}, "init": {}}
+    assert left == done.get(name, {"done": 1, "failed": 1})
+
+
+@pytest.mark.parametrize("optional", [True, False], ids=["all", "required"])
+def test_a_worker_works_with_the_privileges_of_the_readme(*, optional: bool, database: Database) -> None:
+    """With a worker's privileges jobs are enqueued, claimed, extended, completed and failed; archived with all."""
+    queues.init(database)
+    with account(database) as limited:
+        grant(database, limited, "worker", optional=optional)
+        with open_worker("w", url=limited.url) as worker:
+            for number in range(2):
+                worker.enqueue({"n": number})
+            first, second = worker.claim_batch(2)
+            worker.complete(worker.heartbeat(first), archive=optional)
+            assert worker.fail(second, "no") == "scheduled"
+    assert database.value("SELECT COUNT(*) FROM jobs_archive") == int(optional)
+
+
+def grant(database: Database, limited: Database, name: str, *, optional: bool) -> None:
+    """Give an account the privileges that the README names for a command."""
+    for line in readme.grants_of(name, f"{limited.user}@%", database.name):
+        sql, mark, _ = line.partition(readme.OPTIONAL)
+        if optional or not mark:
+            database.execute(sql.removesuffix(";"))
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    """Every link to a file, every path of the layout and every anchor leads somewhere."""
+    targets = re.findall(r"\]\(([^)]+)\)", TEXT)
+    headings = {
+        re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+    }
+    anchors = {target[1:] for target in targets if target.startswith("#")}
+    assert anchors <= headings
+    files = {target for target in targets if not target.startswith(("#", "https:"))}
+    files |= {
+        path
+        for row in re.findall(r"^\| (`[^|]+`) \|", section("Development"), re.MULTILINE)
+        for path in row.split("`")[1::2]
+    }
+    files |= set(re.findall(r"`((?:\.ci|dev|sql|qops|tests)/[^` ]*)`", TEXT))
+    assert len(files) > 20
+    assert {path for path in files if not (ROOT / path).exists()} == set()
+
+
+def test_commands_options_and_names_that_are_mentioned_exist() -> None:
+    """No command, option or Python name is mentioned that the code does not have."""
+    text = TEXT + CHANGES
+    commands = readme.commands()
+    assert set(re.findall(r"(?:`|\$ )qops ([a-z]+)", text)) == set(commands)
+    options = {one for command in commands.values() for p in command.params for one in (*p.opts, *p.secondary_opts)}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= options | {"--help"}
+    names = set(re.findall(r"`(qops(?:\.[a-z_]+)+)`", text)) - {"qops.toml"}
+    names |= {f"qops.worker:{name}" for name in re.findall(r"`(LeaseLost|Worker\.\w+)`", text)}
+    assert len(names) > 3
+    for name in names:
+        pkgutil.resolve_name(name)
+
+
+def test_the_texts_speak_of_the_project_alone() -> None:
+    """Neither text names a machine's folder, or a site that is no reference."""
+    for text in (TEXT, CHANGES):
+        assert re.findall(r"(?<![\w.:/])/(?:home|root|work|usr|tmp|opt|srv|var|mnt)\b", text) == []
+        assert {urlsplit(url).hostname for url in re.findall(r"https?://[^\s)>]+", text)} <= SITES
+
+
+def test_a_change_is_one_sentence_on_one_line_that_says_why() -> None:
+    """Every entry of the changelog is one line, one sentence, with its reason."""
+    entries = re.findall(r"^- (.+)$", CHANGES, re.MULTILINE)
+    assert entries
+    assert not re.findall(r"^ +\S", CHANGES, re.MULTILINE)
+    for entry in entries:
+        assert re.fullmatch(r"[^.]+(?:\.\w[^.]*)*\.", entry), entry
+        assert re.search(r", because |, so that ", entry), entry
