@@ -15,7 +15,6 @@ from dev.demo.crew import BATCH, Crew
 from dev.demo.terminal import Terminal, environment
 from tests import queues
 from tests.accounts import account
-from tests.conftest import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from dev.server import Server
+    from tests.conftest import Database
 
 HELD = "SELECT COUNT(*) FROM jobs WHERE status = 'running' AND claimed_by = 'w'"
 

@@ -27,9 +27,10 @@ make stop stops the server, make clean deletes it."""
 
 def main() -> int:
     """Run the demo and return 0 if everything was as it should be, else 1."""
-    started = time.monotonic()
     try:
-        problems = show(dev.server.start())
+        server = dev.server.start()
+        started = time.monotonic()
+        problems = show(server)
     except (dev.server.ServerError, QopsError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
