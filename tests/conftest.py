@@ -21,7 +21,8 @@ from dev import server as throwaway
 from qops.cli.main import run
 from qops.db import Server, open_server
 from qops.queue import QueueTable, load
-from qops.settings import Flags, Settings, load as load_settings
+from qops.settings import Flags, Settings
+from qops.settings import load as load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
