@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.expression import ClauseElement, Executable
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import sqlalchemy as sa
+    from sqlalchemy.sql.expression import ClauseElement
 
 
 @dataclass(frozen=True)
@@ -33,21 +31,16 @@ class PlanLine:
         return "Using filesort" in self.extra
 
 
-class _Explain(Executable, ClauseElement):
-    inherit_cache = False
-
-    def __init__(self, statement: ClauseElement) -> None:
-        self.statement = statement
-
-
-@compiles(_Explain)
-def _compile(element: _Explain, compiler: Any, **options: Any) -> str:  # noqa: ANN401 - SQLAlchemy's protocol
-    return f"EXPLAIN FORMAT=TRADITIONAL {compiler.process(element.statement, **options)}"
-
-
 def explain(
     connection: sa.Connection, statement: ClauseElement, parameters: Mapping[str, Any] | None = None
 ) -> tuple[PlanLine, ...]:
-    """Return the plan of `statement`; it needs the privileges of the statement itself and locks nothing."""
-    rows = connection.execute(_Explain(statement), parameters or {}).mappings()
+    """Return the plan of `statement`, of any kind; it needs the statement's privileges, and locks nothing.
+
+    It is compiled as it would be sent and handed to the driver: SQLAlchemy would take EXPLAIN's rows for those of
+    the statement, and an INSERT's for none.
+    """
+    compiled = statement.compile(dialect=connection.dialect)
+    sent = compiled.construct_expanded_state(parameters)  # type: ignore[attr-defined]
+    query = f"EXPLAIN FORMAT=TRADITIONAL {sent.statement}"
+    rows = connection.exec_driver_sql(query, sent.positional_parameters).mappings()
     return tuple(PlanLine(row["table"], row["type"], row["key"], row["Extra"] or "") for row in rows)

@@ -152,10 +152,10 @@ def _candidates(connection: sa.Connection) -> tuple[list[Candidate], dict[int, B
     candidates = [_candidate(row) for row in connection.execute(statement("read_view_candidates"))]
     if not candidates:
         return [], {}
-    return candidates, _connections(connection, [candidate.connection_id for candidate in candidates])
+    return candidates, describe_connections(connection, [candidate.connection_id for candidate in candidates])
 
 
-def _connections(connection: sa.Connection, ids: list[int]) -> dict[int, Blocker]:
+def describe_connections(connection: sa.Connection, ids: list[int]) -> dict[int, Blocker]:
     """Return user, age of the running statement and statement by connection; from the processlist if need be."""
     query = statement("connections").bindparams(sa.bindparam("ids", expanding=True))
     try:

@@ -11,6 +11,7 @@ import typer
 from qops import __version__
 from qops.cli.archive import archive
 from qops.cli.command import fail, register
+from qops.cli.doctor import doctor
 from qops.cli.health import health
 from qops.cli.init import init
 from qops.cli.pause import pause, resume
@@ -48,6 +49,7 @@ def qops(
 
 
 register(app, init)
+register(app, doctor)
 register(app, archive)
 register(app, requeue)
 register(app, promote)

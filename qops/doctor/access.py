@@ -1,0 +1,195 @@
+"""What this account's commands may do: tried with EXPLAIN of the statements they send.
+
+EXPLAIN needs the privileges of the statement, down to columns, and changes nothing. So what is found out is what
+the server will say, however the privileges came about: roles, wildcards, columns, partial revokes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from qops.children import find_children
+from qops.db import DENIED, STATEMENT_BINLOG, errno, prose, statement
+from qops.doctor.facts import Access, Missing
+from qops.explain import explain
+from qops.privileges import LEDGER_TABLE, NEEDS, Need, grant
+from qops.purge import read_purge
+from qops.queue import bare_table
+from qops.statements import archive, requeue, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qops.queue import QueueTable
+    from qops.settings import QueueSettings
+
+NOT_TRIED = frozenset({"init", "doctor"})
+"""DDL cannot be tried without doing it; what doctor lacks shows in its own checks."""
+NO_SUCH_TABLE = 1146
+_IDS = (0, 1)
+_ROLES_OF = {"promote": ("available_at",)}
+_STATES_OF = {"promote": ("scheduled",)}
+
+
+def probe_access(connection: sa.Connection, queue: QueueTable, account: str) -> tuple[Access, ...]:
+    """Return what each command that this queue can have lacks. Raises the driver's error for other refusals."""
+    probe = _Probe(connection, queue, account)
+    return tuple(Access(command, tuple(probe.missing(command))) for command in NEEDS if probe.applies(command))
+
+
+def no_access(settings: QueueSettings, account: str, schema: str, refusal: str) -> tuple[Access, ...]:
+    """Return what every command lacks where the account may not even see the table."""
+    return tuple(
+        Access(
+            command,
+            tuple(
+                Missing(need.privileges, need.on, need.purpose, refusal, grant(need, settings, account, schema), False)
+                for need in needs
+                if not need.optional
+            ),
+        )
+        for command, needs in NEEDS.items()
+        if command not in NOT_TRIED
+    )
+
+
+class _Probe:
+    def __init__(self, connection: sa.Connection, queue: QueueTable, account: str) -> None:
+        self.connection, self.queue, self.account = connection, queue, account
+        self.tried: dict[tuple[str, str, str], str | None] = {}
+
+    def applies(self, command: str) -> bool:
+        """Whether the queue has what the command is about."""
+        return (
+            command not in NOT_TRIED
+            and all(self.queue.has(role) for role in _ROLES_OF.get(command, ()))
+            and all(self.queue.has_state(state) for state in _STATES_OF.get(command, ()))
+        )
+
+    def missing(self, command: str) -> Iterator[Missing]:
+        for need in NEEDS[command]:
+            refusal = self._refusal(command, need)
+            if refusal:
+                yield Missing(
+                    privileges=need.privileges,
+                    on=need.on,
+                    purpose=need.purpose,
+                    refusal=refusal,
+                    grant=grant(need, self.queue.settings, self.account, self.queue.schema),
+                    # archive --assume-no-children does without seeing every foreign key
+                    optional=need.optional or need.on == "server",
+                )
+
+    def _refusal(self, command: str, need: Need) -> str | None:
+        """Return what the server says against the first statement that it refuses, None if it refuses none."""
+        for attempt in self._attempts(command, need):
+            try:
+                refusal = attempt()
+            except exc.DBAPIError as error:
+                if errno(error) in DENIED:
+                    return prose(error)
+                if errno(error) not in {NO_SUCH_TABLE, STATEMENT_BINLOG}:
+                    raise
+                # A table that is not there and a log format that forbids the statement are not about privileges.
+                continue
+            if refusal:
+                return refusal
+        return None
+
+    def _attempts(self, command: str, need: Need) -> list[Callable[[], str | None]]:
+        if need.on == "server":
+            return [self._process] if command != "archive" else [self._children]
+        if need.on.startswith("performance_schema"):
+            return [self._sessions]
+        return [lambda one=one: self._explain(one) for one in self._statements(command, need)]  # type: ignore[misc]
+
+    def _explain(self, one: Any) -> None:  # noqa: ANN401 - any statement
+        explain(self.connection, one, _PARAMETERS)
+
+    def _process(self) -> str | None:
+        return "PROCESS is missing" if read_purge(self.connection, name_blocker=False).unknown else None
+
+    def _children(self) -> str | None:
+        complete = find_children(self.connection, self.queue.schema, self.queue.table.name).complete
+        return None if complete else "foreign keys of other tables are not to be seen"
+
+    def _sessions(self) -> None:
+        query = statement("connections").bindparams(sa.bindparam("ids", expanding=True))
+        self.connection.execute(query, {"ids": [0]})
+
+    def _statements(self, command: str, need: Need) -> list[Any]:
+        """Return statements as the command sends them, for one need."""
+        special = {
+            ("archive", "table"): self._archive_live,
+            ("archive", "archive"): self._archive_copies,
+            ("requeue", "table"): self._requeue,
+            ("worker", "table"): self._worker,
+        }.get((command, need.on))
+        return special() if special else self._plain(need)
+
+    def _archive_live(self) -> list[Any]:
+        queue = self.queue
+        names = queue.copied if queue.archive_facts else tuple(queue.facts)
+        return [sa.select(*(queue.table.columns[name] for name in names)), archive.delete_ids(queue, _IDS)]
+
+    def _archive_copies(self) -> list[Any]:
+        queue = self.queue
+        if not queue.archive_facts:
+            return [sa.select(sa.literal(1)).select_from(queue.archive)]
+        counts = [archive.count_archived(queue, _IDS)]
+        if queue.settings.archive_by == "trigger":
+            return counts
+        return [archive.copy_ids(queue, _IDS), *counts, archive.twins(queue, _IDS)]
+
+    def _requeue(self) -> list[Any]:
+        queue = self.queue
+        count = queue.settings.attempts_counted == "requeue"
+        statements: list[Any] = [
+            sa.select(queue.id, *requeue.situation(queue)),
+            requeue.put_back(queue, _IDS, count_attempt=count, reset_attempts=False),
+        ]
+        if queue.has_state("failed"):
+            statements.append(requeue.give_up(queue, _IDS, "", count_attempt=count))
+        return statements
+
+    def _worker(self) -> list[Any]:
+        queue = self.queue
+        payload = {"payload": queue.columns["payload"]} if queue.has("payload") else {}
+        statements: list[Any] = [worker.enqueue(queue, payload, delayed=False), worker.select_claim(queue)]
+        if queue.has_state("running"):
+            statements += [worker.mark_running(queue), worker.complete(queue)]
+        else:
+            statements.append(worker.complete_held_row(queue))
+        return statements
+
+    def _plain(self, need: Need) -> list[Any]:
+        """Return one simple statement for each word of a need."""
+        tables = {"table": self.queue.table, "archive": self.queue.archive, "ledger": _LEDGER}
+        table = tables.get(need.on)
+        if table is None:
+            return []
+        column = self.queue.columns["status"] if need.on == "table" else next(iter(table.columns), None)
+        if column is None:
+            return [sa.select(sa.literal(1)).select_from(table)]
+        statements = {
+            "SELECT": sa.select(column),
+            "INSERT": sa.insert(table).values({column: None}),
+            "UPDATE": sa.update(table).where(column.is_(None)).values({column: None}),
+            "DELETE": sa.delete(table).where(column.is_(None)),
+        }
+        return [statements[word.strip()] for word in need.privileges.split(",") if word.strip() in statements]
+
+
+_LEDGER = bare_table(LEDGER_TABLE, dict.fromkeys(("id", "command", "queue", "finished_at")))  # type: ignore[arg-type]
+_PARAMETERS = {
+    "id": 0,
+    "limit": 1,
+    "worker": "",
+    "payload": "{}",
+    "lease_microseconds": 1,
+    "attempts": 0,
+    "error": "",
+}

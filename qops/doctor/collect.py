@@ -1,0 +1,259 @@
+"""Every query of doctor, once. Each that fails for a reason that somebody can cure leaves an Unknown behind."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.dialects import mysql
+
+from qops.db import (
+    DENIED,
+    INTERRUPTED,
+    LOCK_TIMEOUT,
+    NO_SUCH_OBJECT,
+    Server,
+    errno,
+    open_server,
+    prose,
+    quote_account,
+    quote_name,
+    statement,
+)
+from qops.doctor.access import no_access, probe_access
+from qops.doctor.facts import Clock, Facts, Limits, PlanFacts, Roles, ServerFacts, Session, TableFacts, Transaction
+from qops.doctor.model import Unknown
+from qops.doctor.tables import read_drift, read_indexes, read_table_facts
+from qops.errors import Misconfigured, PrivilegeMissing
+from qops.explain import explain
+from qops.login import OtherServer, version_tuple
+from qops.privileges import Need, grant
+from qops.purge import describe_connections, read_purge
+from qops.queue import TIMES, QueueTable, load
+from qops.statements.worker import select_claim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qops.settings import Settings
+
+T = TypeVar("T")
+
+COMPARED = ("available_at", "lease_until", "finished_at")
+UNKNOWN_TABLE = 1109  # an information_schema table that this version does not have
+PROCESS = Need("PROCESS", "server", "see transactions")
+SESSIONS = Need("SELECT", "performance_schema.*", "see sessions")
+READ = Need("SELECT", "table", "read jobs")
+_DIALECT = mysql.dialect(paramstyle="named")
+
+
+def collect(server: Server, settings: Settings, limits: Limits) -> Facts:
+    """Return what can be known. Raises Unavailable where no server answers or the login is refused."""
+    try:
+        with _connect(server, settings) as (connection, refusal):
+            return _Collector(connection, server, settings, limits, refusal).facts()
+    except OtherServer as other:
+        identity = ServerFacts(other.flavor, other.version, version_tuple(other.version), server.host, server.port)
+        return Facts(settings.queue.name, identity, limits)
+
+
+@contextmanager
+def _connect(server: Server, settings: Settings) -> Iterator[tuple[sa.Connection, str | None]]:
+    """Yield a connection; where the account may not enter the schema, one without it and the refusal."""
+    with ExitStack() as stack:
+        refusal = None
+        try:
+            connection = stack.enter_context(server.observe())
+        except PrivilegeMissing as error:
+            address = settings.database.address
+            if address is None or address.database is None:
+                raise
+            refusal = str(error).partition("\n")[0].partition("; an administrator")[0]
+            outside = replace(settings.database, address=replace(address, database=None))
+            connection = stack.enter_context(open_server(outside).observe())
+        yield connection, refusal
+
+
+@dataclass
+class _Collector:
+    """One connection in autocommit, and what is asked over it."""
+
+    connection: sa.Connection
+    server: Server
+    settings: Settings
+    limits: Limits
+    refusal: str | None
+    account: str = ""
+    blocked: Unknown | None = None
+
+    @property
+    def schema(self) -> str:
+        """The schema's name, also where it may not be entered."""
+        address = self.settings.database.address
+        selected = self.connection.execute(sa.select(sa.func.database())).scalar_one()
+        return selected or (address.database if address else None) or ""
+
+    def facts(self) -> Facts:
+        """Collect everything."""
+        server = self._server()
+        variables = self.attempt(self._variables)
+        queue, table = self._queue()
+        indexes = self._of(queue, lambda q: read_indexes(self.connection, q))
+        sessions = self._sessions(variables)
+        purge = self.attempt(lambda: read_purge(self.connection))
+        return Facts(
+            queue=self.settings.queue.name,
+            server=server,
+            limits=self.limits,
+            variables=variables,
+            table=table,
+            indexes=indexes,
+            plan=self._of(queue, self._plan),
+            clock=self._of(queue, self._clock),
+            drift=self._of(queue, lambda _: read_drift(self.connection, self.settings.queue)),
+            purge=purge,
+            transactions=self.attempt(self._transactions, PROCESS),
+            sessions=sessions,
+            access=self._access(queue),
+            roles=self.attempt(self._roles),
+        )
+
+    def attempt(self, read: Callable[[], T], need: Need | None = None) -> T | Unknown:
+        """Return what `read` returns, or why it could not be read and what cures that."""
+        try:
+            return read()
+        except exc.DBAPIError as error:
+            code = errno(error)
+            if code in DENIED:
+                return Unknown(prose(error), self._grant(need) if need else None)
+            if code == LOCK_TIMEOUT:
+                self.blocked = Unknown(
+                    f"the metadata lock of table {self.settings.queue.table!r} did not come in time", "qops locks"
+                )
+                return self.blocked
+            if code in INTERRUPTED or code in NO_SUCH_OBJECT or code == UNKNOWN_TABLE:
+                return Unknown(prose(error))
+            raise
+
+    def _grant(self, need: Need) -> str:
+        return grant(need, self.settings.queue, self.account, self.schema)
+
+    def _of(self, queue: QueueTable | Unknown, read: Callable[[QueueTable], T]) -> T | Unknown:
+        """Return what `read` returns of the queue; after one wait for the metadata lock the others are spared."""
+        if isinstance(queue, Unknown):
+            return queue
+        if self.blocked:
+            return self.blocked
+        try:
+            return self.attempt(lambda: read(queue), READ)
+        except Misconfigured as error:
+            return Unknown(str(error))
+
+    def _server(self) -> ServerFacts:
+        row = self.connection.execute(statement("server_identity")).one()
+        self.account = row.account
+        address = self.settings.database.address
+        named = address is not None and address.host is not None and not self.settings.database.url_yields
+        return ServerFacts(
+            flavor="MySQL",
+            version=row.version,
+            numbers=version_tuple(row.version),
+            host=self.server.host if named else row.hostname,
+            port=self.server.port or row.port,
+            hostname=row.hostname,
+            socket=row.socket,
+            uuid=row.uuid,
+            account=row.account,
+            comment=row.comment,
+        )
+
+    def _variables(self) -> dict[str, str]:
+        return {row[0]: row[1] for row in self.connection.execute(statement("server_variables"))}
+
+    def _queue(self) -> tuple[QueueTable | Unknown, TableFacts | Unknown]:
+        """Return the verified queue and its table, or why there is none."""
+        settings = self.settings.queue
+        if self.refusal:
+            refused = Unknown(self.refusal, self._grant(READ))
+            return refused, refused
+        problem = None
+        queue: QueueTable | Unknown
+        try:
+            queue = self.attempt(lambda: load(self.connection, settings), READ)
+        except Misconfigured as error:
+            queue, problem = Unknown(str(error)), str(error)
+        if not self.schema:
+            return queue, TableFacts(settings.table, exists=True, problem=problem)
+        table = read_table_facts(self.connection, self.schema, settings)
+        if isinstance(queue, Unknown) and queue.remedy:  # what may not be seen is not missing
+            return queue, queue
+        return queue, replace(table, problem=problem or table.problem)
+
+    def _plan(self, queue: QueueTable) -> PlanFacts:
+        claim = select_claim(queue).params(limit=1)
+        line = explain(self.connection, claim)[0]
+        text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+        return PlanFacts(line.access, line.key, line.extra, " ".join(text.split()))
+
+    def _clock(self, queue: QueueTable) -> Clock:
+        names = [queue.columns[role].name for role in COMPARED if queue.has(role)]
+        times = [(name, queue.facts[name].column_type) for name in names if queue.facts[name].data_type in TIMES]
+        return Clock(tuple(times), queue.settings.clock)
+
+    def _transactions(self) -> tuple[Transaction, ...]:
+        limit = {"seconds": self.limits.long_transaction_seconds}
+        rows = self.connection.execute(statement("long_transactions"), limit).all()
+        known_ones = describe_connections(self.connection, [row.connection_id for row in rows]) if rows else {}
+        return tuple(
+            Transaction(
+                connection_id=row.connection_id,
+                user=known_ones[row.connection_id].user,
+                seconds=row.seconds,
+                isolation=row.isolation_level,
+                rows_locked=row.rows_locked,
+                rows_modified=row.rows_modified,
+                statement=row.statement_text or known_ones[row.connection_id].statement,
+            )
+            for row in rows
+            if row.connection_id in known_ones
+        )
+
+    def _sessions(self, variables: Any) -> tuple[Session, ...] | Unknown:  # noqa: ANN401 - a mapping or Unknown
+        if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
+            return Unknown("performance_schema is OFF, so sessions are not to be seen")
+        return self.attempt(self._worker_sessions, SESSIONS)
+
+    def _worker_sessions(self) -> tuple[Session, ...] | Any:  # noqa: ANN401 - or Unknown
+        if self.connection.execute(statement("consumers")).scalar() != "YES":
+            return Unknown(
+                "the server does not keep the statements of its sessions",
+                "UPDATE performance_schema.setup_consumers SET enabled = 'YES' "
+                "WHERE name = 'events_statements_history';",
+            )
+        table = self.settings.queue.table
+        names = {"schema": self.schema, "table": table, "quoted": quote_name(table)}
+        return tuple(
+            Session(
+                row.connection_id,
+                row.user,
+                (row.transaction_isolation or row.session_isolation or "unknown").replace("-", " "),
+            )
+            for row in self.connection.execute(statement("worker_sessions"), names)
+        )
+
+    def _access(self, queue: QueueTable | Unknown) -> Any:  # noqa: ANN401 - Access or Unknown
+        if isinstance(queue, Unknown):
+            if queue.remedy is None:
+                return queue
+            return no_access(self.settings.queue, self.account, self.schema, queue.reason)
+        if self.blocked:
+            return self.blocked
+        return self.attempt(lambda: probe_access(self.connection, queue, self.account))
+
+    def _roles(self) -> Roles:
+        inactive = tuple(row.role for row in self.connection.execute(statement("inactive_roles")))
+        activate = f"SET DEFAULT ROLE ALL TO {quote_account(self.account)};"
+        return Roles(inactive, activate if inactive else "")

@@ -1,0 +1,191 @@
+"""Everything that checks know, as plain values: no connection, no library, so that any of it can be a literal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qops.doctor.model import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qops.purge import PurgeLag
+
+UNREAD = Unknown("it was not read")
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """Which server answers, and as whom. `numbers` is the version as numbers; the rest is None on other products."""
+
+    flavor: str
+    version: str
+    numbers: tuple[int, ...]
+    host: str
+    port: int | None
+    hostname: str | None = None
+    socket: str | None = None
+    uuid: str | None = None
+    account: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """The queue's table. `problem` says what keeps the configuration and it from fitting each other.
+
+    `identified`: a unique index begins with the id. `convert` makes it InnoDB, `add_key` gives it what it lacks.
+    """
+
+    name: str
+    exists: bool
+    engine: str | None = None
+    primary_key: tuple[str, ...] = ()
+    identified: bool = False
+    problem: str | None = None
+    convert: str | None = None
+    add_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An index that a statement of qops walks along: which serve, what makes one."""
+
+    name: str
+    columns: str
+    command: str
+    serving: tuple[str, ...]
+    create: str
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """The claim's index: `serving` give its order and are visible, `hidden` would if they were.
+
+    `similar` are those that were probably meant, in words. `redundant` are single-column indexes on the status
+    beside one that serves, with the statement that drops each.
+    """
+
+    claim: Wanted
+    hidden: tuple[tuple[str, str], ...] = ()
+    similar: tuple[str, ...] = ()
+    redundant: tuple[tuple[str, str], ...] = ()
+    maintenance: tuple[Wanted, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """What the optimizer intends to do with the queue's claim."""
+
+    access: str | None
+    key: str | None
+    extra: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of a worker or producer: it ran a statement on the queue's table or holds a lock on it.
+
+    `isolation` is that of its last transaction, else of the session.
+    """
+
+    connection_id: int
+    user: str | None
+    isolation: str
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """An open transaction; age in seconds."""
+
+    connection_id: int
+    user: str | None
+    seconds: int
+    isolation: str
+    rows_locked: int
+    rows_modified: int
+    statement: str | None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A privilege that a command lacks: on what, what for, the server's refusal, and the GRANT."""
+
+    privileges: str
+    on: str
+    purpose: str
+    refusal: str
+    grant: str
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one command may not do."""
+
+    command: str
+    missing: tuple[Missing, ...]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles that the account was granted and that are not active in a new session, and what activates them."""
+
+    inactive: tuple[str, ...] = ()
+    activate: str = ""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A difference between the tables and what the queue needs."""
+
+    object: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class DriftFacts:
+    """The differences, whether `qops init` can end any of them, and the statements that it leaves to people."""
+
+    differences: tuple[Drift, ...] = ()
+    by_hand: tuple[str, ...] = ()
+    repairable: bool = False
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time columns that are compared with the clock, `(column, type)`, and what the configuration says."""
+
+    columns: tuple[tuple[str, str], ...]
+    declared: str | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is a finding: the `[doctor]` section over the defaults."""
+
+    long_transaction_seconds: float = 60.0
+    purge_lag: int = 50_000
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that was collected; what could not be is Unknown with the reason."""
+
+    queue: str
+    server: ServerFacts
+    limits: Limits = field(default_factory=Limits)
+    variables: Mapping[str, str] | Unknown = UNREAD
+    table: TableFacts | Unknown = UNREAD
+    indexes: IndexFacts | Unknown = UNREAD
+    plan: PlanFacts | Unknown = UNREAD
+    clock: Clock | Unknown = UNREAD
+    drift: DriftFacts | Unknown = UNREAD
+    purge: PurgeLag | Unknown = UNREAD
+    transactions: tuple[Transaction, ...] | Unknown = UNREAD
+    sessions: tuple[Session, ...] | Unknown = UNREAD
+    access: tuple[Access, ...] | Unknown = UNREAD
+    roles: Roles | Unknown = UNREAD

@@ -1,0 +1,134 @@
+"""What is to be known of the queue's tables: keys, indexes and what they serve, differences to what is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from qops.db import quote_name
+from qops.doctor.facts import Drift, DriftFacts, IndexFacts, TableFacts, Wanted
+from qops.doctor.model import Unknown
+from qops.errors import Misconfigured
+from qops.schema import ddl
+from qops.schema.facts import read_table
+from qops.schema.findings import Findings
+from qops.schema.indexes import INDEXES, Shape, columns_of, describe
+from qops.schema.plan import make_plan
+from qops.schema.result import When
+from qops.schema.tables import existing_column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qops.indexes import Index
+    from qops.queue import QueueTable
+    from qops.schema.facts import TableFacts as SchemaFacts
+    from qops.settings import QueueSettings
+
+INDEX_ACTIONS = frozenset({"add-index", "show-index"})
+
+
+def read_table_facts(connection: sa.Connection, schema: str, settings: QueueSettings) -> TableFacts:
+    """Return what the queue's table is, whether or not the configuration fits it."""
+    try:
+        found = read_table(connection, schema, settings.table)
+    except Misconfigured as error:
+        return TableFacts(settings.table, exists=True, problem=str(error))
+    if found is None:
+        return TableFacts(settings.table, exists=False)
+    id_ = settings.columns.get("id") or "id"
+    return TableFacts(
+        name=found.name,
+        exists=True,
+        engine=found.engine,
+        primary_key=tuple(part.column or "" for part in found.primary.parts) if found.primary else (),
+        identified=found.identified_by(id_),
+        convert=ddl.to_sql(ddl.ConvertEngine(_bare(found))),
+        add_key=_add_key(found, id_),
+    )
+
+
+def _bare(found: SchemaFacts) -> sa.Table:
+    return sa.Table(ddl.quoted(found.name), sa.MetaData())
+
+
+def _add_key(found: SchemaFacts, id_: str) -> str | None:
+    """Return the statement that makes the id a key: the primary key, or a unique one beside another."""
+    fact = found.find(id_)
+    if fact is None:
+        return None
+    column = existing_column(fact, is_id=True)
+    table = sa.Table(ddl.quoted(found.name), sa.MetaData(), column)
+    if found.primary is None:
+        return ddl.to_sql(ddl.AddPrimaryKey(column, ddl.ONLINE))
+    return ddl.to_sql(ddl.CreateIndex(table, ddl.Key(f"{fact.name}_key", (column,), unique=True), ddl.ONLINE))
+
+
+def read_indexes(connection: sa.Connection, queue: QueueTable) -> IndexFacts:
+    """Return which indexes serve the claim and the maintenance, and the statements that make the missing ones."""
+    found = read_table(connection, queue.schema, queue.table.name)
+    if found is None:
+        raise Misconfigured(f"table {queue.table.name!r} has just been dropped")
+    shape = Shape(queue.columns, frozenset(queue.states), queue.order)
+    key = shape.claim_key()
+    fitting = [index for index in found.indexes if shape.claims_by(index, found.primary)]
+    serving = tuple(index.name for index in fitting if index.visible)
+    status = queue.columns["status"].name.lower()
+    redundant = [i for i in found.indexes if i.columns == (status,) and not i.unique and i.name not in serving]
+    similar = [i for i in found.indexes if i.columns[:1] == (status,) or i.name.lower() == key.name.lower()]
+    return IndexFacts(
+        claim=Wanted("claim", str(key), "claim", serving, _create(found, key)),
+        hidden=tuple((describe(index), _show(found, index)) for index in fitting if not index.visible),
+        similar=tuple(describe(index) for index in similar),
+        redundant=tuple((describe(index), _drop(found, index)) for index in redundant if serving),
+        maintenance=tuple(_maintenance(found, shape)),
+    )
+
+
+def _maintenance(found: SchemaFacts, shape: Shape) -> Sequence[Wanted]:
+    wanted = []
+    for index in INDEXES:
+        if index.state not in shape.states or index.role not in shape.roles:
+            continue
+        key = shape.key(index)
+        fitting = [one for one in found.indexes if columns_of(one)[:2] == key.columns]
+        serving = tuple(one.name for one in fitting if one.visible)
+        cure = _show(found, fitting[0]) if fitting and not serving else _create(found, key)
+        wanted.append(Wanted(index.role, str(key), index.command, serving, cure))
+    return wanted
+
+
+def _create(found: SchemaFacts, key: ddl.Key) -> str:
+    """Return the statement that `init --repair` would run: online, under a free name."""
+    findings = Findings()
+    findings.add_index(found, key)
+    return findings.actions[0].sql
+
+
+def _show(found: SchemaFacts, index: Index) -> str:
+    findings = Findings()
+    findings.show_index(found, index, "visible")
+    return findings.actions[0].sql
+
+
+def _drop(found: SchemaFacts, index: Index) -> str:
+    return f"DROP INDEX {quote_name(index.name)} ON {quote_name(found.name)};"
+
+
+def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts | Unknown:
+    """Return the differences that `qops init` finds beside indexes, and what it leaves to be done by hand."""
+    try:
+        plan = make_plan(connection, settings, repair=False)
+    except Misconfigured as error:
+        return Unknown(str(error))
+    indexes = {action.object for action in plan.actions if action.action in INDEX_ACTIONS}
+    missing = [Drift(a.object, "a table", "missing") for a in plan.actions if a.action == "create-table"]
+    differing = [Drift(d.object, d.expected, d.found) for d in plan.drift if d.object not in indexes]
+    by_hand = tuple(action.sql for action in plan.actions if action.when is When.BY_HAND)
+    cured = {a.object for a in plan.actions if a.when is not When.BY_HAND}
+    return DriftFacts(
+        differences=(*missing, *differing),
+        by_hand=by_hand,
+        repairable=any(drift.object in cured for drift in (*missing, *differing)),
+    )
