@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import MySQLdb
 import pytest
-from queues import contents, fill, init
 
 from qops.indexes import describe_indexes
 from qops.statements import worker as st
 from qops.statements.walk import Past, choose_walk
 from qops.worker import LeaseLost, Worker
 from qops.worker.statements import Statements
+from tests.queues import contents, fill, init
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import sqlalchemy as sa
-    from conftest import Database
 
     from qops.queue import QueueTable
+    from tests.conftest import Database
 
 SQL = Path(__file__).parents[1] / "sql"
 CLAIMED = "id, payload, attempts, max_attempts"

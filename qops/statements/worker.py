@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.db import quote_name
+from qops.queue import bare_table
 from qops.statements.common import LIMIT, claimable, set_roles
 from qops.statements.walk import Walk, force_index
 
@@ -31,12 +32,13 @@ DELAY = sa.bindparam("delay_microseconds", type_=sa.BigInteger())
 def enqueue(queue: QueueTable, columns: Mapping[str, sa.Column[Any]], *, delayed: bool) -> sa.Insert:
     """Add a job, ready now or `:delay_microseconds` from now; `columns` maps parameters to what they fill.
 
-    A delayed job is scheduled, or where the queue has no such state pending with its time in available_at. A
-    time that the table does not fill by itself is set.
+    A delayed job, and one with a time of its own, is scheduled; where the queue has no such state it is pending
+    with its time in available_at. A time that the table does not fill by itself is set.
     """
     values: dict[sa.Column[Any], Any] = {}
     if queue.columns["status"] not in columns.values():
-        state = "scheduled" if delayed and queue.has_state("scheduled") else "pending"
+        timed = delayed or queue.columns.get("available_at") in columns.values()
+        state = "scheduled" if timed and queue.has_state("scheduled") else "pending"
         values[queue.columns["status"]] = queue.value(state)
     values |= {column: sa.bindparam(name) for name, column in columns.items()}
     if delayed:
@@ -153,7 +155,9 @@ def copy_done(queue: QueueTable) -> sa.Insert:
     replaced[queue.columns["status"].name] = sa.literal(queue.value("done"))
     columns = queue.table.columns
     chosen = [replaced[name].label(name) if name in replaced else columns[name] for name in queue.copied]
-    return sa.insert(queue.archive).from_select(list(queue.copied), sa.select(*chosen).where(queue.id == ID))
+    # An archive that is missing or out of sight has no columns here; the server then says which of the two it is.
+    archive = queue.archive if queue.archive_facts else bare_table(queue.settings.archive_table, queue.facts)
+    return sa.insert(archive).from_select(list(queue.copied), sa.select(*chosen).where(queue.id == ID))
 
 
 def delete_job(queue: QueueTable) -> sa.Delete:

@@ -67,6 +67,8 @@ class Enqueuer:
                 queue.require(f"enqueue with a {role}", roles=(role,))
         if delayed:
             queue.require("enqueue with a delay", roles=("available_at",))
+            if queue.columns["available_at"] in {self._column(name) for name in given}:
+                raise Misconfigured("a job has a delay or a time of its own in available_at, not both")
         extra = queue.facts[queue.id.name].extra
         if "AUTO_INCREMENT" not in extra and self._column("id") not in {self._column(name) for name in given}:
             raise Misconfigured(

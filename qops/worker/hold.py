@@ -39,12 +39,11 @@ def hold(worker: Worker) -> Iterator[tuple[sa.Connection, Job | None]]:
         committing = True
         session.commit()
     except DRIVER_ERRORS as error:
-        roll_back(session)
+        alive = roll_back(session)
         if job is not None and errno(error) == _NO_SUCH_SAVEPOINT:
             raise _lost(job) from error
-        translated = worker.server.translate(error)
-        if isinstance(translated, ConnectionLost):
-            translated.in_commit = committing
+        translated = worker.server.translate(error, lost=not alive)
+        translated.in_commit = committing
         raise translated from error
     except BaseException:
         roll_back(session)
@@ -61,8 +60,7 @@ def _lock_next(worker: Worker) -> Sequence[tuple[Any, ...]]:
                 require_read_committed(rows[0][-1])
                 session.run(_SAVEPOINT)
         except DRIVER_ERRORS as error:
-            roll_back(session)
-            translated = worker.server.translate(error)
+            translated = worker.server.translate(error, lost=not roll_back(session))
             if last or not isinstance(translated, ConnectionLost):
                 raise translated from error
         except BaseException:
