@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dev.demo.terminal import Terminal
 
 JOBS = 2000
+MORE_JOBS = 500
 FAILS_ONCE = 10  # every tenth job fails at its first attempt
 FAILS_ALWAYS = 100  # every hundredth fails whenever it is tried, and may be tried twice
 WORKERS = ("worker-1", "worker-2", "worker-3", "worker-4")
@@ -26,7 +27,12 @@ WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < {JOBS
 SELECT JSON_OBJECT('n', n, 'fails', IF(n % {FAILS_ALWAYS} = 0, 99, n % {FAILS_ONCE} = 0)),
        IF(n % {FAILS_ALWAYS} = 0, 2, 5)
 FROM s"""  # noqa: S608 - numbers of our own
+MORE = f"""\
+INSERT INTO jobs (payload)
+WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < {MORE_JOBS})
+SELECT JSON_OBJECT('n', n, 'fails', 0) FROM s"""  # noqa: S608 - as above
 FAULT = "ALTER TABLE jobs DROP INDEX claim_idx, ADD INDEX status_idx (status)"
+CURE = ("DROP INDEX status_idx ON jobs", "ANALYZE TABLE jobs")
 HELD = "SELECT COUNT(*) FROM jobs WHERE status = 'running' AND claimed_by = :worker"
 WAITING = "SELECT COUNT(*) FROM jobs WHERE status = 'pending'"
 UNDUE = "SELECT COUNT(*) FROM jobs WHERE status = 'scheduled' AND available_at > NOW(6)"
@@ -118,28 +124,34 @@ class Story:
         """Break the claim index, and have it found and repaired."""
         show = self.terminal
         show.heading("5. A fault, found and repaired")
+        show.sql(MORE)
+        self.database.run(MORE)
         show.say(
-            "Somebody thinks that an index on the status is enough. Every claim now sorts, and locks, all of them."
+            """Then somebody thinks that an index on the status is enough. From now on every claim sorts, and locks, all
+            the pending jobs."""
         )
         show.sql(FAULT)
         self.database.run(FAULT)
-        show.qops("doctor --only claim-index", expect=(2,))
+        show.qops("doctor", expect=(2,))
         show.qops("init", expect=(78,))
         show.qops("init --repair")
-        show.qops("doctor --only claim-index", expect=(0, 1))
+        show.say("qops drops nothing. The index that is in the way goes by hand, as doctor advises.")
+        for sql in CURE:
+            show.sql(sql)
+            self.database.run(sql)
+        show.qops("doctor --only claim-index --only claim-plan")
 
     def account(self) -> None:
         """Count all jobs that there ever were."""
         show = self.terminal
         show.heading("6. The accounts")
         show.qops("health", expect=(0, 1))
+        inserted = JOBS + MORE_JOBS
         live = sum(self.database.states().values())
         archived = self.database.number("SELECT COUNT(*) FROM jobs_archive")
         both = self.database.number(IN_BOTH)
-        show.say(
-            f"{JOBS} jobs were ever inserted: {live} are live and {archived} archived, which is {live + archived}."
-        )
-        show.check(live + archived == JOBS, f"{live} live and {archived} archived jobs are not {JOBS}")
+        show.say(f"{inserted} jobs were ever inserted; {live} are live, {archived} archived: {live + archived}.")
+        show.check(live + archived == inserted, f"{live} live and {archived} archived jobs are not {inserted}")
         show.check(both == 0, f"{both} jobs are in both tables")
 
     def _held(self, worker: str) -> int:
