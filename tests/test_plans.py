@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 DONE, SCHEDULED, DUE, PENDING, RUNNING, EXPIRED, FAILED = 500_000, 20_000, 1_500, 5_000, 500, 120, 3_000
 BATCH = 200
 
-pytestmark = pytest.mark.xdist_group("big")  # one process builds the big table, once
-
 
 @pytest.fixture(scope="module")
 def big(main_server: throwaway.Server) -> Iterator[Database]:
