@@ -311,8 +311,9 @@ def test_payloads_of_any_kind(jobs: Database, worker: Worker) -> None:
     ):
         worker.enqueue(payload)
         assert claimed(worker).json() == expected
-    with pytest.raises(ValueError, match="JSON"):
-        worker.enqueue(float("nan"))
+    for wrong in (float("nan"), "no JSON"):
+        with pytest.raises(ValueError, match="JSON"):
+            worker.enqueue(wrong)
     assert counts(jobs) == {"running": 4}
 
 

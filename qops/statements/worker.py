@@ -36,8 +36,9 @@ def enqueue(queue: QueueTable, columns: Mapping[str, sa.Column[Any]], *, delayed
     with its time in available_at. A time that the table does not fill by itself is set.
     """
     values: dict[sa.Column[Any], Any] = {}
-    if queue.columns["status"] not in columns.values():
-        timed = delayed or queue.columns.get("available_at") in columns.values()
+    given = {column.name for column in columns.values()}
+    if queue.columns["status"].name not in given:
+        timed = delayed or (queue.has("available_at") and queue.columns["available_at"].name in given)
         state = "scheduled" if timed and queue.has_state("scheduled") else "pending"
         values[queue.columns["status"]] = queue.value(state)
     values |= {column: sa.bindparam(name) for name, column in columns.items()}

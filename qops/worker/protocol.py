@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 MAX_BATCH = 10_000
 MAX_NAME = 255
+NOT_JSON = 3140
 
 
 class Worker:
@@ -109,13 +110,26 @@ class Worker:
         """Add a job, ready at once or after `delay_seconds`, and return its id.
 
         `payload` is stored as it is if it is text or bytes, and otherwise as JSON. `columns` are further roles or
-        columns of the table by name; `id` among them where the table does not number its rows. Raises
-        Misconfigured for what the queue cannot store: a time beyond a column's range, a delay without
-        available_at, an unknown column.
+        columns of the table by name; `id` among them where the table does not number its rows; times without a
+        zone are UTC in a TIMESTAMP. Raises ValueError for text that a JSON column does not take, and Misconfigured
+        for what the queue cannot store: a time beyond a column's range, a delay without available_at, an unknown
+        column.
         """
         prepared, values = self._enqueuer.prepare(payload, priority, microseconds(delay_seconds), columns)
-        made = self.transaction(lambda session: session.insert(prepared, **values))
-        return values.get("id", made)
+
+        def work(session: Session) -> int:
+            try:
+                return session.insert(prepared, **values)
+            except DRIVER_ERRORS as error:
+                if errno(error) == NOT_JSON:
+                    raise ValueError(
+                        "the payload is text that is not JSON: give a document, or text that is"
+                    ) from error
+                raise
+
+        made = self.transaction(work)
+        chosen = columns.get("id", columns.get(self.queue.id.name))
+        return made if chosen is None else chosen
 
     def claim(self) -> Job | None:
         """Claim the next job, or return None: nothing is visible now."""
