@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from qops.children import find_children
 from qops.errors import Misconfigured, PrivilegeMissing
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from qops.archive.result import Options
     from qops.db import Server
     from qops.queue import ColumnFact, QueueTable
 
 
-def check_tables(queue: QueueTable) -> None:
+def check_tables(connection: sa.Connection, queue: QueueTable) -> None:
     """Raise Misconfigured naming every difference between the two tables that could lose or change data."""
     if not queue.archive_facts:
-        raise Misconfigured(
-            f"archive table {queue.archive.name!r} does not exist (or this account may not see it); create it "
-            "with: qops init"
-        )
+        # Either it does not exist or this account may not know: the server's answer tells which.
+        connection.execute(sa.select(sa.literal(1)).select_from(queue.archive).limit(0))
     if queue.settings.archive_by == "trigger":
         return
     differences = [

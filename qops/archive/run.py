@@ -41,7 +41,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         queue = load(connection, settings)
         require_whole(connection, queue.table)
         walks = _walks(connection, queue, options)
-        check_tables(queue)
+        check_tables(connection, queue)
         check_children(server, connection, queue, options)
         connection.rollback()
         if options.dry_run:
