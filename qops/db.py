@@ -28,9 +28,11 @@ S = TypeVar("S", bound="Transactional")
 # Error numbers, from the server's message reference; the driver's own are 2000-2999.
 LOCK_TIMEOUT, DEADLOCK, NOWAIT, DUPLICATE = 1205, 1213, 3572, 1062
 RETRYABLE = frozenset({LOCK_TIMEOUT, DEADLOCK, 3101})  # 3101: a group member refused the commit
-LOST = frozenset({1053, 1927, 2006, 2013, 2055, 4031})
-REFUSED = frozenset({1040, 1045, 1129, 1130, 1203, 1226, 1251, 1820, 1862, 2059, 2061, 3118, 3159, 3955})
-UNREACHABLE = frozenset({2002, 2003, 2005, 2007, 2012, 2026})
+LOST = frozenset({1053, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2055, 3169, 4031})
+TLS_TROUBLE = 2026  # while logging in; afterwards it is how a connection under TLS is lost
+REFUSED = frozenset({1040, 1045, 1129, 1130, 1203, 1226, 1524, 1698, 1820, 1862, 3118, 3159, 3955})
+UNREACHABLE = frozenset({2001, 2002, 2003, 2004, 2005, 2007, 2009, 2012, TLS_TROUBLE})
+EXHAUSTED = frozenset({1021, 1037, 1038, 1041, 1114, 1135, 1180, 1197, 1206})  # disk, memory, locks, binlog cache
 READ_ONLY = frozenset({1290, 1792, 1836})
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370, 1419})
 INTERRUPTED = frozenset({1317, 3024})
@@ -160,6 +162,7 @@ _MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
         ),
     ),
     (REFUSED, Unavailable, "{} refused the login: {}"),
+    (EXHAUSTED, Unavailable, "{} could not carry it out: {}"),
     (READ_ONLY, Unavailable, "{} is read-only: {}; connect to the writable source"),
     (
         frozenset({STATEMENT_BINLOG}),
@@ -187,6 +190,9 @@ def explain(code: int, message: str, *, where: str, lost: bool) -> QopsError:
     """Return the error of the family for error number `code` of the server at `where`."""
     if lost:
         code = min(LOST)
+    elif "could not be loaded" in message and code in REFUSED:
+        # MariaDB's library reports a plugin that it lacks with the server's number for a refused login.
+        code = min(NO_PLUGIN)
     for codes, kind, template in _MEANINGS:
         if code in codes:
             return kind(template.format(where, message))
@@ -218,7 +224,14 @@ def open_server(database: Database) -> Server:
         return login.connect(dialect.loaded_dbapi, arguments)
 
     event.listen(engine, "do_connect", connect)
+    event.listen(engine, "handle_error", _notice_loss)
     return Server(engine, login)
+
+
+def _notice_loss(context: sa.ExceptionContext) -> None:
+    """Tell SQLAlchemy that a connection is lost where its own list of numbers is too short."""
+    if context.connection is not None and errno(context.original_exception) in {*LOST, TLS_TROUBLE}:
+        context.is_disconnect = True
 
 
 def transact(
