@@ -46,9 +46,9 @@ class Worker:
 
     What is promised: at any time a job is in the hands of at most one worker whose lease has not passed, and
     only that worker can finish it. For this, names of workers that run at the same time must differ, unless the
-    queue counts attempts, which tells two of one name apart. In a queue without owners, without attempts or
-    without leases the fence is made of what there is: without all three, a worker that was given up for dead and
-    comes back can finish a job that somebody else has claimed since.
+    queue counts attempts, which tells two of one name apart. The fence is made of what the queue has: with neither
+    owners nor attempts, a worker that was given up for dead and comes back can finish a job that somebody else has
+    claimed since; without leases nobody is given up for dead.
 
     What is not promised. Exactly-once: a worker can die, or lose its lease, after it has done the work and before
     it has said so, and the job runs again; so work outside the database must bear repetition. Order: jobs are
@@ -57,8 +57,8 @@ class Worker:
     just then, not that the queue is empty.
 
     Times are the server's. Every transaction is repeated as a whole when it is a deadlock's victim or waited too
-    long for a lock, and once more on a new connection when the old one was found dead before COMMIT. All methods
-    raise the error family only; ConnectionLost with `in_commit` says that COMMIT was sent and its answer lost: the
+    long for a lock, and once more on a new connection when the old one was found dead before COMMIT. What the server
+    refuses is raised as the error family; ConnectionLost with `in_commit` says that COMMIT was sent and its answer lost: the
     change may have happened (a job that was claimed so comes back when its lease passes).
     """
 
