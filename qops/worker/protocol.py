@@ -58,8 +58,8 @@ class Worker:
 
     Times are the server's. Every transaction is repeated as a whole when it is a deadlock's victim or waited too
     long for a lock, and once more on a new connection when the old one was found dead before COMMIT. What the server
-    refuses is raised as the error family; ConnectionLost with `in_commit` says that COMMIT was sent and its answer lost: the
-    change may have happened (a job that was claimed so comes back when its lease passes).
+    refuses is raised as the error family; ConnectionLost with `in_commit` says that COMMIT was sent and its answer
+    lost: the change may have happened (a job that was claimed so comes back when its lease passes).
     """
 
     def __init__(  # noqa: PLR0913 - a worker's settings, by name

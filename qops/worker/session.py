@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qops.db import require_read_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import sqlalchemy as sa
     from sqlalchemy.engine import Dialect
@@ -28,33 +28,39 @@ LIST = "ids"  # the parameter that is a list
 class _Text:
     """What the driver is given: the text, its parameters in their order, and the names of a list's elements."""
 
-    sql: str
+    sql: bytes
     names: tuple[str, ...]
     elements: tuple[str, ...] = ()
 
 
 class Prepared:
-    """A compiled statement. One with a list of ids is written once for each length that the list has had."""
+    """A compiled statement. Its fixed values are written into it at its first use, and a list for each length."""
 
     def __init__(self, compiled: SQLCompiler) -> None:
         self._compiled = compiled
         self._fixed = {name: value for name, value in compiled.params.items() if not compiled.binds[name].required}
-        plain = _Text(compiled.string, tuple(compiled.positiontup or ()))
-        self._texts = {} if LIST in compiled.binds else {0: plain}
+        self._texts: dict[int, _Text] = {}
 
-    def render(self, values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-        """Return text and arguments for the driver."""
+    def render(self, literal: Callable[[Any], bytes], values: Mapping[str, Any]) -> tuple[bytes, Sequence[Any]]:
+        """Return text and arguments for the driver; `literal` is the driver's way to write a value."""
         ids = values.get(LIST, ())
-        text = self._texts.get(len(ids)) or self._write(len(ids))
-        given: dict[str, Any] = {**self._fixed, **values}
-        if ids:
-            given |= zip(text.elements, ids, strict=True)
+        text = self._texts.get(len(ids)) or self._write(literal, len(ids))
+        given = {**values, **dict(zip(text.elements, ids, strict=True))} if ids else values
         return text.sql, [given[name] for name in text.names]
 
-    def _write(self, length: int) -> _Text:
-        state = self._compiled.construct_expanded_state({**dict.fromkeys(self._compiled.params), LIST: [0] * length})
-        elements = tuple(state.parameter_expansion[LIST])
-        text = self._texts[length] = _Text(state.statement, tuple(state.positiontup or ()), elements)
+    def _write(self, literal: Callable[[Any], bytes], length: int) -> _Text:
+        sql, names = self._compiled.string, tuple(self._compiled.positiontup or ())
+        elements: tuple[str, ...] = ()
+        if length:
+            filled = {**dict.fromkeys(self._compiled.params), LIST: [0] * length}
+            state = self._compiled.construct_expanded_state(filled)
+            sql, names = state.statement, tuple(state.positiontup or ())
+            elements = tuple(state.parameter_expansion[LIST])
+        # Percent signs are doubled, as they are in `sql`, because the driver formats the result once more.
+        written = [literal(self._fixed[n]).replace(b"%", b"%%") if n in self._fixed else b"%s" for n in names]
+        template = sql.encode().replace(b"%%", b"%%%%") % tuple(written)
+        text = _Text(template, tuple(name for name in names if name not in self._fixed), elements)
+        self._texts[length] = text
         return text
 
 
@@ -71,6 +77,7 @@ class _Link:
     connection: sa.Connection
     driver: Any
     cursor: Any
+    literal: Callable[[Any], bytes]
 
 
 class Session:
@@ -87,19 +94,22 @@ class Session:
 
     def query(self, prepared: Prepared, **values: Any) -> Sequence[tuple[Any, ...]]:  # noqa: ANN401 - a column's value
         """Run a query and return its rows."""
-        cursor = (self._link or self._open()).cursor
-        cursor.execute(*prepared.render(values))
+        link = self._link or self._open()
+        cursor = link.cursor
+        cursor.execute(*prepared.render(link.literal, values))
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
         return rows
 
     def run(self, prepared: Prepared, **values: Any) -> int:  # noqa: ANN401 - a column's value
         """Run a statement and return the number of rows it matched (SQLAlchemy asks the server for matched rows)."""
-        return int((self._link or self._open()).cursor.execute(*prepared.render(values)))
+        link = self._link or self._open()
+        return int(link.cursor.execute(*prepared.render(link.literal, values)))
 
     def insert(self, prepared: Prepared, **values: Any) -> int:  # noqa: ANN401 - a column's value
         """Run an INSERT and return the AUTO_INCREMENT value that it made, 0 if it made none."""
-        cursor = (self._link or self._open()).cursor
-        cursor.execute(*prepared.render(values))
+        link = self._link or self._open()
+        cursor = link.cursor
+        cursor.execute(*prepared.render(link.literal, values))
         return int(cursor.lastrowid or 0)
 
     def commit(self) -> None:
@@ -146,5 +156,5 @@ class Session:
             connection.invalidate()
             connection.close()
             raise
-        self._link = _Link(connection, driver, cursor)
+        self._link = _Link(connection, driver, cursor, driver.literal)
         return self._link
