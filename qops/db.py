@@ -246,10 +246,12 @@ def transact(
     """Run `work` in one READ COMMITTED transaction and commit it; return what it returned.
 
     Repeats and raises as `run_whole` does. The isolation level is asserted inside the transaction, because a
-    proxy that multiplexes connections can lose session settings.
+    proxy that multiplexes connections can lose session settings; such a proxy stays with one server from START
+    TRANSACTION on.
     """
 
     def asserted(session: sa.Connection) -> T:
+        session.execute(sa.text("START TRANSACTION"))
         level = session.execute(sa.text("SELECT @@transaction_isolation")).scalar_one()
         require_read_committed(level)
         return work(session)
