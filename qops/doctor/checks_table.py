@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qops.doctor.facts import DriftFacts
 from qops.doctor.model import Check, Outcome, advice, known, passed
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def storage_engine(facts: Facts) -> Outcome:
     if not table.exists:
         return Outcome("critical", f"table {table.name!r} does not exist", expected, "qops init")
     if table.problem:
-        return Outcome("critical", table.problem, expected, "qops init --dry-run")
+        repairable = isinstance(facts.drift, DriftFacts) and facts.drift.repairable
+        cure = "qops init --repair" if repairable else advice("change qops.toml or the table, as the message says")
+        return Outcome("critical", table.problem, expected, cure)
     if (table.engine or "").lower() != "innodb":
         return Outcome(
             "critical",
@@ -251,6 +254,6 @@ CHECKS = (
         "A privilege that is missing shows in the middle of a run otherwise; one that a role would give does not count "
         "while the role is not active.",
         privileges,
-        ("read-only",),
+        ("read-only", "clock"),
     ),
 )

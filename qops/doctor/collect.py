@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -15,6 +15,7 @@ from qops.db import (
     INTERRUPTED,
     LOCK_TIMEOUT,
     NO_SUCH_OBJECT,
+    READ_ONLY,
     Server,
     errno,
     open_server,
@@ -24,7 +25,19 @@ from qops.db import (
     statement,
 )
 from qops.doctor.access import no_access, probe_access
-from qops.doctor.facts import Clock, Facts, Limits, PlanFacts, Roles, ServerFacts, Session, TableFacts, Transaction
+from qops.doctor.facts import (
+    Access,
+    Clock,
+    DriftFacts,
+    Facts,
+    Limits,
+    PlanFacts,
+    Roles,
+    ServerFacts,
+    Session,
+    TableFacts,
+    Transaction,
+)
 from qops.doctor.model import Unknown
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts
 from qops.errors import Misconfigured, PrivilegeMissing
@@ -113,7 +126,7 @@ class _Collector:
             indexes=indexes,
             plan=self._of(queue, self._plan),
             clock=self._of(queue, self._clock),
-            drift=self._of(queue, lambda _: read_drift(self.connection, self.settings.queue)),
+            drift=self._drift(table),
             purge=purge,
             transactions=self.attempt(self._transactions, PROCESS),
             sessions=sessions,
@@ -121,7 +134,7 @@ class _Collector:
             roles=self.attempt(self._roles),
         )
 
-    def attempt(self, read: Callable[[], T], need: Need | None = None) -> T | Unknown:
+    def attempt(self, read: Callable[[], T | Unknown], need: Need | None = None) -> T | Unknown:
         """Return what `read` returns, or why it could not be read and what cures that."""
         try:
             return read()
@@ -134,7 +147,7 @@ class _Collector:
                     f"the metadata lock of table {self.settings.queue.table!r} did not come in time", "qops locks"
                 )
                 return self.blocked
-            if code in INTERRUPTED or code in NO_SUCH_OBJECT or code == UNKNOWN_TABLE:
+            if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE}:
                 return Unknown(prose(error))
             raise
 
@@ -192,6 +205,14 @@ class _Collector:
             return queue, queue
         return queue, replace(table, problem=problem or table.problem)
 
+    def _drift(self, table: TableFacts | Unknown) -> DriftFacts | Unknown:
+        """Compare the tables, also where the configuration does not fit them yet."""
+        if isinstance(table, Unknown):
+            return table
+        if self.blocked:
+            return self.blocked
+        return self.attempt(lambda: read_drift(self.connection, self.settings.queue), READ)
+
     def _plan(self, queue: QueueTable) -> PlanFacts:
         claim = select_claim(queue).params(limit=1)
         line = explain(self.connection, claim)[0]
@@ -221,12 +242,12 @@ class _Collector:
             if row.connection_id in known_ones
         )
 
-    def _sessions(self, variables: Any) -> tuple[Session, ...] | Unknown:  # noqa: ANN401 - a mapping or Unknown
+    def _sessions(self, variables: dict[str, str] | Unknown) -> tuple[Session, ...] | Unknown:
         if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
             return Unknown("performance_schema is OFF, so sessions are not to be seen")
         return self.attempt(self._worker_sessions, SESSIONS)
 
-    def _worker_sessions(self) -> tuple[Session, ...] | Any:  # noqa: ANN401 - or Unknown
+    def _worker_sessions(self) -> tuple[Session, ...] | Unknown:
         if self.connection.execute(statement("consumers")).scalar() != "YES":
             return Unknown(
                 "the server does not keep the statements of its sessions",
@@ -244,14 +265,12 @@ class _Collector:
             for row in self.connection.execute(statement("worker_sessions"), names)
         )
 
-    def _access(self, queue: QueueTable | Unknown) -> Any:  # noqa: ANN401 - Access or Unknown
+    def _access(self, queue: QueueTable | Unknown) -> tuple[Access, ...] | Unknown:
         if isinstance(queue, Unknown):
             if queue.remedy is None:
                 return queue
             return no_access(self.settings.queue, self.account, self.schema, queue.reason)
-        if self.blocked:
-            return self.blocked
-        return self.attempt(lambda: probe_access(self.connection, queue, self.account))
+        return self._of(queue, lambda one: probe_access(self.connection, one, self.account))
 
     def _roles(self) -> Roles:
         inactive = tuple(row.role for row in self.connection.execute(statement("inactive_roles")))

@@ -117,14 +117,18 @@ def _drop(found: SchemaFacts, index: Index) -> str:
 
 
 def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts | Unknown:
-    """Return the differences that `qops init` finds beside indexes, and what it leaves to be done by hand."""
+    """Return the differences that `qops init` finds, and what it leaves to be done by hand.
+
+    Indexes that checks of their own are about are left out.
+    """
     try:
         plan = make_plan(connection, settings, repair=False)
     except Misconfigured as error:
         return Unknown(str(error))
-    indexes = {action.object for action in plan.actions if action.action in INDEX_ACTIONS}
+    promotion = tuple(f".{index.name}" for index in INDEXES if index.role == "available_at")
+    judged = {a.object for a in plan.actions if a.action in INDEX_ACTIONS and not a.object.endswith(promotion)}
     missing = [Drift(a.object, "a table", "missing") for a in plan.actions if a.action == "create-table"]
-    differing = [Drift(d.object, d.expected, d.found) for d in plan.drift if d.object not in indexes]
+    differing = [Drift(d.object, d.expected, d.found) for d in plan.drift if d.object not in judged]
     by_hand = tuple(action.sql for action in plan.actions if action.when is When.BY_HAND)
     cured = {a.object for a in plan.actions if a.when is not When.BY_HAND}
     return DriftFacts(
