@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from qops.db import Server, errno, transact
-from qops.errors import ConnectionLost, Misconfigured, QopsError, Unavailable
+from qops.errors import ConnectionLost, Misconfigured, QopsError, TryLater, Unavailable
 from qops.privileges import LEDGER_TABLE
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_SUCH_TABLE = 1146
+CLOSE_ATTEMPTS = 3
 _COLUMNS = (
     "id",
     "command",
@@ -122,9 +123,10 @@ class Ledger:
         return Entry(result.lastrowid)
 
     def close(self, entry: Entry, outcome: str, summary: Mapping[str, Any]) -> None:
-        """Record how a run ended, on a new connection if the old one is gone; say so where that cannot be done.
+        """Record how a run ended; say so where that cannot be done.
 
-        Repeating it is harmless: an entry is closed once.
+        It is tried again where the connection was lost (then on a new one) or the statement was interrupted, which
+        is harmless: an entry is closed once.
         """
         if entry.id is None:
             return
@@ -133,11 +135,11 @@ class Ledger:
             .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
             .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
         )
-        for last in (False, True):
+        for attempt in range(CLOSE_ATTEMPTS):
             try:
                 transact(self.server, self.connection, lambda session: session.execute(close))
             except QopsError as error:
-                if isinstance(error, ConnectionLost) and not last:
+                if isinstance(error, ConnectionLost | TryLater) and attempt + 1 < CLOSE_ATTEMPTS:
                     continue
                 self.events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
             return
