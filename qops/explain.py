@@ -40,7 +40,8 @@ def explain(
     the statement, and an INSERT's for none.
     """
     compiled = statement.compile(dialect=connection.dialect)
-    sent = compiled.construct_expanded_state(parameters)  # type: ignore[attr-defined]
+    # The list of positions names parameters as they are, also those (after columns) that a dialect has to escape.
+    sent = compiled.construct_expanded_state(parameters, escape_names=False)  # type: ignore[attr-defined]
     query = f"EXPLAIN FORMAT=TRADITIONAL {sent.statement}"
     rows = connection.exec_driver_sql(query, sent.positional_parameters).mappings()
     return tuple(PlanLine(row["table"], row["type"], row["key"], row["Extra"] or "") for row in rows)
