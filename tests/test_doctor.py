@@ -6,6 +6,7 @@ import shlex
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import MySQLdb
 import pytest
@@ -753,3 +754,19 @@ def test_every_prerequisite_exists_and_severities_are_known() -> None:
         assert check.severity in {"warning", "critical"}
         assert set(check.after) <= set(BY_ID)
     assert passed("a", "b").status == "pass"
+
+
+@pytest.mark.parametrize(("schema", "table"), [("jobs-prod", "my jobs"), ("q%d`s", "a.b%s`:x"), ("select", "order")])
+def test_names_that_need_quoting(own_server: Any, tmp_path: Path, schema: str, table: str) -> None:
+    """Names with spaces, quotes, percent signs and reserved words go through doctor, its remedies and health."""
+    config = str(write_config(tmp_path, f'[queues.odd]\ntable = "{table}"\n'))
+    with fresh_database(own_server, name=schema) as database:
+        quoted = replace(database, name=quote(schema, safe=""))
+        assert run_here("init", "--url", quoted.url, "--config", config, "--quiet").code == 0
+        database.execute(f"DROP INDEX claim_idx ON `{table.replace('`', '``')}`")
+        document = examine(quoted, "--config", config)
+        assert findings(document) == {"claim-index": "critical", "claim-plan": "skipped"}
+        cure(database, document, "claim-index")
+        assert findings(examine(quoted, "--config", config)) == {}
+        ran = run_here("health", "--url", quoted.url, "--config", config, "--format", "json")
+        assert ran.json["depth"]["pending"] == 0
