@@ -159,6 +159,23 @@ def test_the_configuration_shows_the_defaults(tmp_path: Path) -> None:
     assert choose_checks([], [], settings) == [check.id for check in CHECKS]
 
 
+def test_a_dry_run_leaves_no_trace(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command with --dry-run changes no row and no table, and is not recorded either."""
+    monkeypatch.setenv("QOPS_URL", database.url)
+    dry = [name for name, command in readme.commands().items() if any("--dry-run" in p.opts for p in command.params)]
+    assert set(dry) == set(re.findall(r"`(\w+) --dry-run`", section("Dry run")))
+    assert run_here("init", "--dry-run").code == 0
+    assert database.rows("SHOW TABLES") == []
+    queues.init(database)
+    queues.fill(database, 5, status="ELT(n, 'done', 'failed', 'scheduled', 'running', 'pending')")
+    before = queues.contents(database, "jobs")
+    for name in dry:
+        assert run_here(*COMMANDS[name], "--dry-run").code == 0
+    assert queues.contents(database, "jobs") == before
+    assert database.value("SELECT COUNT(*) FROM jobs_archive") == 0
+    assert database.value("SELECT COUNT(*) FROM qops_runs") == 0
+
+
 @dataclass(frozen=True)
 class Adopted:
     """A table of the field: its definition, a done job, and a command that needs more than it has."""
