@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.sql.elements import quoted_name
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.elements import UnaryExpression, quoted_name
 
 from qops.db import statement
 from qops.errors import Misconfigured
+from qops.indexes import Index, describe_indexes, gives_order
 from qops.settings import ROLES, STATES, QueueSettings, StateValue, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
@@ -80,6 +82,7 @@ class QueueTable:
     order: tuple[sa.ColumnElement[Any], ...]
     facts: Mapping[str, ColumnFact]
     archive_facts: Mapping[str, ColumnFact]
+    indexes: tuple[Index, ...] = ()
 
     @property
     def name(self) -> str:
@@ -109,6 +112,15 @@ class QueueTable:
                 f"[queues.{self.name}.columns] and [queues.{self.name}.states], or add them to table "
                 f"{self.table.name!r}"
             )
+
+    @property
+    def claim_index(self) -> str | None:
+        """The name of a visible index that gives the claim's order, None if there is none."""
+        wanted = decisive_order(self.order, self.columns)
+        primary = next((index for index in self.indexes if index.name == "PRIMARY"), None)
+        status = self.columns["status"].name
+        fitting = (i for i in self.indexes if i.visible and gives_order(i, primary, status, wanted))
+        return next((index.name for index in fitting), None)
 
     def value(self, state: str) -> StateValue:
         """Return the value that qops writes for `state`."""
@@ -202,6 +214,7 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
         order=choose_order(settings, table, mapped),
         facts=facts,
         archive_facts=archive_facts,
+        indexes=describe_indexes(connection, schema, settings.table),
     )
 
 
@@ -265,30 +278,29 @@ def _choose_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tup
     if settings.states is not None:
         states = dict(settings.states)
     else:
-        labels = {label.lower() for label in status.labels}
-        implied = not settings.strict and bool(labels)
-        states = {s: (s,) for s in STATES if not implied or s in labels or s in {"pending", "done"}}
+        needed = STATES if settings.strict else ("pending", "done")
+        states = {s: (s,) for s in STATES if s in needed or _misfit(status, s) is None}
     for state, values in states.items():
         for value in values:
-            _check_value(settings, status, state, value)
+            misfit = _misfit(status, value)
+            if misfit:
+                raise Misconfigured(
+                    f"column {status.name!r} of table {settings.table!r} is {status.column_type} and cannot hold "
+                    f"{value!r} for the state {state!r}: {misfit}; set the value in [queues.{settings.name}.states]"
+                    + (", or append it with: qops init --repair" if status.labels else "")
+                )
     return states
 
 
-def _check_value(settings: QueueSettings, status: ColumnFact, state: str, value: StateValue) -> None:
-    where = f"column {status.name!r} of table {settings.table!r}"
-    hint = f"set it in [queues.{settings.name}.states]"
+def _misfit(status: ColumnFact, value: StateValue) -> str | None:
+    """Say why a status column cannot hold a value; None if it can."""
     if (status.data_type in INTEGERS) != isinstance(value, int):
-        raise Misconfigured(
-            f"{where} is {status.column_type}, so the state {state!r} cannot be {value!r}: MySQL would convert "
-            f"every row to compare them and use no index; {hint}"
-        )
+        return "MySQL would convert every row to compare them and use no index"
     if status.data_type == "enum" and str(value).lower() not in {label.lower() for label in status.labels}:
-        raise Misconfigured(
-            f"{where} is {status.column_type} and has no member {value!r} for the state {state!r}; {hint}, "
-            "or append it with: qops init --repair"
-        )
+        return "it is none of the members"
     if status.length is not None and len(str(value)) > status.length:
-        raise Misconfigured(f"{where} holds {status.length} characters, {value!r} for {state!r} is longer; {hint}")
+        return f"it is longer than {status.length} characters"
+    return None
 
 
 def choose_order(
@@ -311,6 +323,26 @@ def choose_order(
             )
         chosen.append(column.desc() if direction == "desc" else column)
     return tuple(chosen)
+
+
+def decisive_order(
+    order: Sequence[sa.ColumnElement[Any]], roles: Mapping[str, sa.Column[Any]]
+) -> list[tuple[str, bool]]:
+    """Return an order as (column, descending), without the status, which is fixed, and what follows the id."""
+    kept: list[tuple[str, bool]] = []
+    for name, descending in map(direction, order):
+        if name != roles["status"].name:
+            kept.append((name, descending))
+        if name == roles["id"].name:
+            break
+    return kept
+
+
+def direction(part: sa.ColumnElement[Any]) -> tuple[str, bool]:
+    """Return a key part's column name, and whether it is descending."""
+    if isinstance(part, UnaryExpression):
+        return str(part.element.name), part.modifier is operators.desc_op
+    return str(part.name), False
 
 
 def _split_direction(item: str, known: Mapping[str, object]) -> tuple[str, str]:
