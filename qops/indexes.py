@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from qops.db import statement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import sqlalchemy as sa
 
 
@@ -38,6 +40,16 @@ class Index:
         """The key parts' columns, in lower case as MySQL compares them."""
         return tuple(part.column.lower() if part.column else None for part in self.parts)
 
+    @property
+    def order(self) -> list[tuple[str, bool]]:
+        """The parts by which it can be walked, as (column in lower case, descending): up to an expression or prefix."""
+        walkable: list[tuple[str, bool]] = []
+        for part in self.parts:
+            if part.column is None or part.prefix:
+                break
+            walkable.append((part.column.lower(), part.descending))
+        return walkable
+
     def begins_with(self, *columns: str) -> bool:
         """Whether it is visible and its first parts are whole `columns`, in this order."""
         head = self.parts[: len(columns)]
@@ -46,6 +58,23 @@ class Index:
             and self.columns[: len(columns)] == tuple(column.lower() for column in columns)
             and not any(part.prefix for part in head)
         )
+
+
+def gives_order(index: Index, primary: Index | None, fixed: str, wanted: Sequence[tuple[str, bool]]) -> bool:
+    """Whether `index`, were it visible, gives the rows with one value of column `fixed` in the order `wanted`.
+
+    In either direction. InnoDB appends the primary key to every secondary index, and the optimizer knows (index
+    extensions).
+    """
+    parts = index.order
+    if len(parts) == len(index.parts) and primary:
+        names = {name for name, _ in parts}
+        parts += [part for part in primary.order if part[0] not in names]
+    if not parts or parts[0][0] != fixed.lower():
+        return False
+    head = parts[1 : 1 + len(wanted)]
+    forward = [(name.lower(), descending) for name, descending in wanted]
+    return head in (forward, [(name, not descending) for name, descending in forward])
 
 
 def describe_indexes(connection: sa.Connection, schema: str, table: str) -> tuple[Index, ...]:

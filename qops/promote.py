@@ -10,7 +10,6 @@ from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
 from qops.errors import OK, Failure, Misconfigured, QopsError, TryLater
-from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.pick import Picked, pick
 from qops.queue import QueueTable, load
@@ -66,9 +65,8 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
     with server.session() as connection:
         queue = load(connection, settings)
         queue.require("promote", roles=("available_at",), states=("scheduled",))
-        indexes = describe_indexes(connection, queue.schema, queue.table.name)
         past = Past("available_at")
-        walks = [choose_walk(queue, indexes, v, by="available_at", past=past) for v in queue.states["scheduled"]]
+        walks = [choose_walk(queue, v, by="available_at", past=past) for v in queue.states["scheduled"]]
         connection.rollback()
         if options.dry_run:
             due = sum(connection.execute(count_selected(queue, walk, PLAN_BOUND)).scalar_one() for walk in walks)

@@ -20,7 +20,7 @@ START TRANSACTION;
 --    |  3 | {"to": 4713, "task": "send"} |        0 |            5 |
 --    +----+------------------------------+----------+--------------+
 SELECT id, payload, attempts, max_attempts
-  FROM jobs
+  FROM jobs FORCE INDEX (claim_idx)
  WHERE status = 'pending'
    AND available_at <= NOW(6)
  ORDER BY priority DESC, id

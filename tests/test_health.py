@@ -495,7 +495,7 @@ def test_free_space_is_explained(database: Database) -> None:
 def test_a_reading_leaves_nothing_open(queue: Database) -> None:
     """While a reading is idle between two statements, it has no transaction and so no read view."""
     with queue.server().observe() as connection:
-        reading = depth.measure_table(connection, queue.queue(), ())
+        reading = depth.measure_table(connection, queue.queue())
         assert reading.depth.pending == 0
         pid = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
         open_ones = queue.rows("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx")

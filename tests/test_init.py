@@ -197,7 +197,7 @@ def test_a_killed_repair_is_finished_by_the_next(database: Database) -> None:
     database.execute(GUIDE)
     fill(database, 50_000)
     process = start_process("init", "--repair", url=database.url)
-    building = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND info LIKE 'CREATE INDEX%%'"
+    building = "SELECT COUNT(*) FROM performance_schema.processlist WHERE db = %s AND info LIKE 'CREATE INDEX%%'"
     wait_until(lambda: database.value(building, (database.name,)) or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
@@ -684,7 +684,7 @@ def test_a_repair_does_not_queue_behind_a_transaction_that_lasts(made: Database)
         cursor = session.cursor()
         while not over.is_set():
             cursor.execute(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND info LIKE 'CREATE INDEX%%'",
+                "SELECT COUNT(*) FROM performance_schema.processlist WHERE db = %s AND info LIKE 'CREATE INDEX%%'",
                 (made.name,),
             )
             seen.append(cursor.fetchone()[0])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qops.archive.batch import move_batch
-from qops.indexes import describe_indexes
 from qops.pick import pick
 from qops.promote import promote_batch
 from qops.requeue.judge import Judge
@@ -56,15 +55,14 @@ def mixed(database: Database, number: int) -> None:
     )
 
 
-def walk_of(session: sa.Connection, queue: QueueTable, command: str) -> Walk:
+def walk_of(queue: QueueTable, command: str) -> Walk:
     state, by, past = WALKS[command]
-    indexes = describe_indexes(session, queue.schema, queue.table.name)
-    return choose_walk(queue, indexes, queue.value(state), by=by, past=past)
+    return choose_walk(queue, queue.value(state), by=by, past=past)
 
 
 def act(session: sa.Connection, queue: QueueTable, command: str, limit: int) -> list[Any]:
     """Do one batch of `command` in the open transaction; return the ids that it moved."""
-    walk = walk_of(session, queue, command)
+    walk = walk_of(queue, command)
     if command == "archive":
         return move_batch(session, queue, walk, None, limit).moved
     if command == "promote":
@@ -113,7 +111,7 @@ def test_statements_by_id_stay_on_the_primary_key(database: Database, number: in
     queue = database.queue()
     with database.server().session() as session:
         for command, share in product(WALKS, (1, 2, 3)):
-            walk = walk_of(session, queue, command)
+            walk = walk_of(queue, command)
             ids = [key[-1] for key in session.execute(next_keys(queue, walk, None, max(1, number // share)))]
             statements = [
                 lock_rows(queue, walk, ids, *requeueing.situation(queue)),
@@ -217,8 +215,7 @@ def test_archiving_the_fields_queues_locks_only_its_rows(
     database.execute(insert.replace(" SELECT", f" {numbers} SELECT", 1) + " FROM s")
     queue = database.queue(config)
     with database.server().session() as session:
-        indexes = describe_indexes(session, queue.schema, queue.table.name)
-        walk = choose_walk(queue, indexes, queue.value("done"), by="finished_at")
+        walk = choose_walk(queue, queue.value("done"), by="finished_at")
         own = session.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
         key, moved = None, []
         while (batch := move_batch(session, queue, walk, key, 1 + number // 3)).ids:

@@ -9,7 +9,6 @@ import pytest
 
 from qops.archive.batch import move_batch
 from qops.explain import explain
-from qops.indexes import describe_indexes
 from qops.pick import pick
 from qops.promote import promote_batch
 from qops.requeue.judge import Judge
@@ -74,11 +73,10 @@ WALKS = {
 walks = pytest.mark.parametrize("name", WALKS)
 
 
-def walk_of(session: sa.Connection, queue: QueueTable, name: str) -> Walk:
+def walk_of(queue: QueueTable, name: str) -> Walk:
     """Return the walk that a command takes."""
     state, by, past, _ = WALKS[name]
-    indexes = describe_indexes(session, queue.schema, queue.table.name)
-    return choose_walk(queue, indexes, queue.value(state), by=by, past=past)
+    return choose_walk(queue, queue.value(state), by=by, past=past)
 
 
 def rows_of(session: sa.Connection, query: sa.Select[Any]) -> list[Any]:
@@ -90,7 +88,7 @@ def rows_of(session: sa.Connection, query: sa.Select[Any]) -> list[Any]:
 def test_a_selection_goes_along_its_index(big: Database, session: sa.Connection, name: str, passed: int) -> None:
     """From its start and later on a selection uses the index made for it, sorts nothing and reads what it returns."""
     queue = big.queue()
-    walk, index = walk_of(session, queue, name), WALKS[name][3]
+    walk, index = walk_of(queue, name), WALKS[name][3]
     key = tuple(rows_of(session, next_keys(queue, walk, None, passed))[-1]) if passed else None
     query = next_keys(queue, walk, key, BATCH)
     (line,) = explain(session, query)
@@ -105,7 +103,7 @@ def test_a_selection_goes_along_its_index(big: Database, session: sa.Connection,
 def test_a_walk_meets_every_row_once(big: Database, session: sa.Connection, name: str) -> None:
     """Batch after batch a walk visits each of its rows exactly once, the undated ones too, and then ends."""
     queue = big.queue()
-    walk = walk_of(session, queue, name)
+    walk = walk_of(queue, name)
     expected = session.execute(count_selected(queue, walk, DONE + 1)).scalar_one()
     sizes = [37, 29, *[97] * 50, *[100_000] * 6]
     key: tuple[Any, ...] | None = None
@@ -120,7 +118,7 @@ def test_a_walk_meets_every_row_once(big: Database, session: sa.Connection, name
 def test_a_batch_reads_little_more_than_it_locks(big: Database, session: sa.Connection, name: str) -> None:
     """Selecting and locking reads each row in the index and once more by primary key, early and late in a walk."""
     queue = big.queue()
-    walk = walk_of(session, queue, name)
+    walk = walk_of(queue, name)
     key = None
     for _ in range(2):
         spent, picked = reads(session, partial(pick, session, queue, walk, key, 60))
@@ -132,7 +130,7 @@ def test_a_batch_reads_little_more_than_it_locks(big: Database, session: sa.Conn
 def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, session: sa.Connection) -> None:
     """Select, lock, copy, delete, in the middle of half a million: at most five reads a row."""
     queue = big.queue()
-    walk = walk_of(session, queue, "archive")
+    walk = walk_of(queue, "archive")
     key = tuple(rows_of(session, next_keys(queue, walk, None, 100_000))[-1])
     spent, batch = reads(session, partial(move_batch, session, queue, walk, key, BATCH))
     assert len(batch.moved) == BATCH
@@ -142,21 +140,19 @@ def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, sess
 def test_requeue_and_promote_read_a_small_multiple_of_their_rows(big: Database, session: sa.Connection) -> None:
     """Select, lock, update: four reads a row."""
     queue = big.queue()
-    spent, promoted = reads(
-        session, partial(promote_batch, queue, walk_of(session, queue, "promote"), None, BATCH, session)
-    )
+    spent, promoted = reads(session, partial(promote_batch, queue, walk_of(queue, "promote"), None, BATCH, session))
     assert len(promoted.moved) == BATCH
     assert spent <= 4 * BATCH + 10
     outcome = Outcome()
 
     def put_back() -> None:
-        walk = walk_of(session, queue, "requeue --failed")
+        walk = walk_of(queue, "requeue --failed")
         picked = pick(session, queue, walk, None, BATCH, *requeueing.situation(queue))
         Judge(queue, reset_attempts=False).transition(session, picked.rows, outcome)
 
     spent, _ = reads(session, put_back)
     assert outcome.requeued == BATCH
-    assert spent <= 4 * BATCH + 200  # the description of the indexes among them
+    assert spent <= 4 * BATCH + 10
 
 
 def test_a_claim_reads_what_it_takes(big: Database, session: sa.Connection) -> None:
@@ -190,7 +186,7 @@ def test_the_worker_reads_a_small_multiple_of_what_it_takes(big: Database) -> No
 def test_the_workers_promotion_goes_along_the_index(big: Database, session: sa.Connection) -> None:
     """The worker's one statement reads due jobs by their index and finds them by primary key, without sorting."""
     queue = big.queue()
-    lines = plan_of(session, working.promote_due(queue, walk_of(session, queue, "promote")), limit=10)
+    lines = plan_of(session, working.promote_due(queue, walk_of(queue, "promote")), limit=10)
     assert not any(line.sorts for line in lines)
     assert [line.key for line in lines if line.table == "jobs"] == ["PRIMARY", "available_idx"]
 
@@ -265,8 +261,7 @@ def test_the_fields_queues_are_walked_along_their_own_index(
     database.execute(insert.format(numbers) + " FROM s")
     queue = database.queue(config)
     with database.server().session() as connection:
-        indexes = describe_indexes(connection, queue.schema, queue.table.name)
-        walk = choose_walk(queue, indexes, queue.value("done"), by="finished_at")
+        walk = choose_walk(queue, queue.value("done"), by="finished_at")
         assert walk.index != "PRIMARY"
         key, seen = None, []
         while True:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import MySQLdb
 import pytest
 
-from qops.indexes import describe_indexes
 from qops.statements import worker as st
 from qops.statements.walk import Past, choose_walk
 from qops.worker import LeaseLost, Worker
@@ -86,9 +85,7 @@ def sent(queue: QueueTable, database: Database) -> dict[str, list[tuple[sa.Claus
     """Return the statements of each file as qops makes them, with the names of parameters that differ."""
     columns = {role: queue.columns[role] for role in ("payload", "priority")}
     job = Statements(queue, database.server().engine.dialect).job_columns
-    with database.server().session() as connection:
-        indexes = describe_indexes(connection, queue.schema, queue.table.name)
-    walk = choose_walk(queue, indexes, "scheduled", by="available_at", past=Past("available_at"))
+    walk = choose_walk(queue, "scheduled", by="available_at", past=Past("available_at"))
     return {
         "enqueue": [
             (st.enqueue(queue, columns, delayed=False), {}),

@@ -13,7 +13,6 @@ from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
 from qops.errors import Failure, QopsError, TryLater
-from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load, require_whole
 from qops.statements import archive as st
@@ -40,7 +39,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
     with server.session() as connection:
         queue = load(connection, settings)
         require_whole(connection, queue.table)
-        walks = _walks(connection, queue, options)
+        walks = _walks(queue, options)
         check_tables(connection, queue)
         check_children(server, connection, queue, options)
         connection.rollback()
@@ -54,14 +53,13 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         return result
 
 
-def _walks(connection: sa.Connection, queue: QueueTable, options: Options) -> list[Walk]:
+def _walks(queue: QueueTable, options: Options) -> list[Walk]:
     queue.require("archive", states=(options.state,))
     age = None
     if options.older_than > 0:
         queue.require("archive --older-than", roles=("finished_at",))
         age = Past("finished_at", round(options.older_than * 1_000_000))
-    indexes = describe_indexes(connection, queue.schema, queue.table.name)
-    return [choose_walk(queue, indexes, value, by="finished_at", past=age) for value in queue.states[options.state]]
+    return [choose_walk(queue, value, by="finished_at", past=age) for value in queue.states[options.state]]
 
 
 class Run:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from qops.indexes import Index
     from qops.queue import QueueTable
     from qops.settings import StateValue
 
@@ -22,9 +21,9 @@ BOUND = 10_000
 """Rows of one state that are looked at: exact below, `at_least` above. Some 10 ms where the rows are in memory."""
 
 
-def measure_table(connection: sa.Connection, queue: QueueTable, indexes: Sequence[Index]) -> TableState:
+def measure_table(connection: sa.Connection, queue: QueueTable) -> TableState:
     """Return how deep the queue is. One statement, by index, whatever the table holds."""
-    reading = _Reading(queue, indexes, BOUND)
+    reading = _Reading(queue, BOUND)
     row = connection.execute(st.together(reading.parts())).mappings().one()
     return reading.state({key: None if value is None else int(value) for key, value in row.items()})
 
@@ -34,7 +33,6 @@ class _Reading:
     """Which parts are asked for this queue, and what their numbers mean."""
 
     queue: QueueTable
-    indexes: Sequence[Index]
     bound: int
     unknown: list[Unknown] = field(default_factory=list)
 
@@ -45,13 +43,13 @@ class _Reading:
     @property
     def indexed(self) -> bool:
         """Whether an index leads to the jobs of a state."""
-        return any(index.begins_with(self.status) for index in self.indexes)
+        return any(index.begins_with(self.status) for index in self.queue.indexes)
 
     def values(self, state: str) -> Sequence[StateValue]:
         return self.queue.states.get(state, ())
 
     def walk(self, value: StateValue, past: Past | None = None) -> Walk:
-        return choose_walk(self.queue, self.indexes, value, by=past.role if past else None, past=past)
+        return choose_walk(self.queue, value, by=past.role if past else None, past=past)
 
     def timed(self, value: StateValue) -> Walk | None:
         """Return the walk through the due jobs of a status value by their time, None if no index has it."""

@@ -10,7 +10,6 @@ from sqlalchemy import exc
 from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, errno, statement
 from qops.health.depth import measure_table
 from qops.health.snapshot import Archive, Locks, Measured, Size, TableState, Unknown
-from qops.indexes import describe_indexes
 from qops.ledger import LedgerMissing, active_brake, last_run
 from qops.login import LOCK_WAIT_SECONDS, version_tuple
 from qops.privileges import LEDGER_TABLE, Need, grant
@@ -89,8 +88,7 @@ class _Reader:
 
     def table(self) -> TableState:
         """Count the jobs."""
-        indexes = describe_indexes(self.connection, self.queue.schema, self.queue.table.name)
-        read = self._attempt("depth", None, lambda: measure_table(self.connection, self.queue, indexes))
+        read = self._attempt("depth", None, lambda: measure_table(self.connection, self.queue))
         return read or TableState()
 
     def purge(self) -> PurgeLag:

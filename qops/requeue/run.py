@@ -10,7 +10,6 @@ from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
 from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
 from qops.errors import Failure, QopsError, TryLater, UsageError
-from qops.indexes import describe_indexes
 from qops.ledger import Ledger
 from qops.pick import pick
 from qops.queue import INTEGERS, QueueTable, load, require_whole
@@ -35,7 +34,7 @@ def requeue(server: Server, settings: QueueSettings, options: Options, stop: Sto
     with server.session() as connection:
         queue = load(connection, settings)
         require_whole(connection, queue.table)
-        walks = _walks(connection, queue, options)
+        walks = _walks(queue, options)
         named = [_parse_id(queue, text) for text in options.ids]
         connection.rollback()
         if options.dry_run:
@@ -49,7 +48,7 @@ def requeue(server: Server, settings: QueueSettings, options: Options, stop: Sto
         return result
 
 
-def _walks(connection: sa.Connection, queue: QueueTable, options: Options) -> list[Walk]:
+def _walks(queue: QueueTable, options: Options) -> list[Walk]:
     if options.ids:
         return []
     if options.failed:
@@ -58,8 +57,7 @@ def _walks(connection: sa.Connection, queue: QueueTable, options: Options) -> li
     else:
         queue.require("requeue --expired", roles=("lease_until",), states=("running",))
         state, by, past = "running", "lease_until", Past("lease_until")
-    indexes = describe_indexes(connection, queue.schema, queue.table.name)
-    return [choose_walk(queue, indexes, value, by=by, past=past) for value in queue.states[state]]
+    return [choose_walk(queue, value, by=by, past=past) for value in queue.states[state]]
 
 
 def _plan(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
-from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import UnaryExpression, quoted_name
+from sqlalchemy.sql.elements import quoted_name
 from sqlalchemy.types import UserDefinedType
+
+from qops.queue import direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,13 +77,6 @@ class Key:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} DESC" if descending else name for name, descending in map(direction, self.parts))
-
-
-def direction(part: sa.ColumnElement[Any]) -> tuple[str, bool]:
-    """Return a key part's column name, and whether it is descending."""
-    if isinstance(part, UnaryExpression):
-        return str(part.element.name), part.modifier is operators.desc_op
-    return str(part.name), False
 
 
 class CreateTable(ExecutableDDLElement):

@@ -14,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qops.schema.ddl import Key, direction
+from qops.indexes import gives_order
+from qops.queue import decisive_order, direction
+from qops.schema.ddl import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,34 +61,13 @@ class Shape:
 
     def claim_key(self) -> Key:
         """Return the index in whose order workers claim."""
-        status = self.roles["status"]
-        return Key(CLAIM_INDEX, (status, *self._sorted()))
-
-    def _sorted(self) -> list[sa.ColumnElement[Any]]:
-        """Return the order without what decides nothing: the status, which is fixed, and whatever follows the id."""
-        kept: list[sa.ColumnElement[Any]] = []
-        for part in self.order:
-            name = direction(part)[0]
-            if name != self.roles["status"].name:
-                kept.append(part)
-            if name == self.roles["id"].name:
-                break
-        return kept
+        decisive = dict(decisive_order(self.order, self.roles))
+        parts = [part for part in self.order if direction(part)[0] in decisive]
+        return Key(CLAIM_INDEX, (self.roles["status"], *parts))
 
     def claims_by(self, index: Index, primary: Index | None) -> bool:
-        """Whether an index, were it visible, gives the claim's rows in order, in either direction.
-
-        InnoDB appends the primary key to every secondary index, and the optimizer knows (index extensions).
-        """
-        parts = usable(index)
-        if len(parts) == len(index.parts) and primary:
-            names = {name for name, _ in parts}
-            parts += [part for part in usable(primary) if part[0] not in names]
-        if not parts or parts[0][0] != self.roles["status"].name.lower():
-            return False
-        wanted = [(name.lower(), down) for name, down in map(direction, self._sorted())]
-        head = parts[1 : 1 + len(wanted)]
-        return head in (wanted, [(name, not down) for name, down in wanted])
+        """Whether an index, were it visible, gives the claim's rows in order, in either direction."""
+        return gives_order(index, primary, self.roles["status"].name, decisive_order(self.order, self.roles))
 
     def key(self, index: Maintenance) -> Key:
         """Return an index of the list with this queue's columns."""
@@ -104,19 +85,9 @@ class Shape:
         return (claim, *(self.key(index) for index in self.unserved([claim.columns])))
 
 
-def usable(index: Index) -> list[tuple[str, bool]]:
-    """Return the parts of an index up to the first that gives no order: an expression or a prefix."""
-    parts: list[tuple[str, bool]] = []
-    for part in index.parts:
-        if part.column is None or part.prefix:
-            break
-        parts.append((part.column.lower(), part.descending))
-    return parts
-
-
 def columns_of(index: Index) -> tuple[str, ...]:
     """Return the columns of an index by which it can be walked, in lower case."""
-    return tuple(name for name, _ in usable(index))
+    return tuple(name for name, _ in index.order)
 
 
 def describe(index: Index) -> str:

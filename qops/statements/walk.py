@@ -50,9 +50,7 @@ class Walk:
     past: Past | None = None
 
 
-def choose_walk(
-    queue: QueueTable, indexes: Sequence[Index], value: StateValue, *, by: str | None = None, past: Past | None = None
-) -> Walk:
+def choose_walk(queue: QueueTable, value: StateValue, *, by: str | None = None, past: Past | None = None) -> Walk:
     """Return the walk for one status value: by status and the time in role `by` where an index has them.
 
     Otherwise by any index that begins with the status, and without one along the primary key.
@@ -60,7 +58,7 @@ def choose_walk(
     status = queue.columns["status"].name
     heads = [(status, queue.columns[by].name)] if by and queue.has(by) else []
     for head in [*heads, (status,)]:
-        index = _first(indexes, head)
+        index = _first(queue.indexes, head)
         if index:
             return Walk(value, index.name, _steps(queue, index), past)
     return Walk(value, "PRIMARY", (Step(queue.id),), past)

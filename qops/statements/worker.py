@@ -56,14 +56,21 @@ def _fills_itself(queue: QueueTable, role: str) -> bool:
 
 
 def select_claim(queue: QueueTable, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Lock the next `:limit` ready jobs in the queue's order, passing over rows that others hold."""
-    return (
+    """Lock the next `:limit` ready jobs in the queue's order, passing over rows that others hold.
+
+    Along the index that gives this order, by its name: left to itself the optimizer reads and sorts a table of up
+    to some thousand rows, which locks every ready job, and the next worker finds none (measured on MySQL 9.7.4
+    with 20 and 100 pending jobs).
+    """
+    query = (
         sa.select(queue.id, *columns)
         .where(claimable(queue))
         .order_by(*queue.order)
         .limit(LIMIT)
         .with_for_update(skip_locked=True)
     )
+    index = queue.claim_index
+    return force_index(query, queue, index) if index else query
 
 
 def select_job(queue: QueueTable, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

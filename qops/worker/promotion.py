@@ -9,7 +9,6 @@ from sqlalchemy import exc
 from qops.clock import monotonic
 from qops.db import DENIED, errno
 from qops.errors import QopsError
-from qops.indexes import describe_indexes
 from qops.ledger import LedgerMissing, active_brake
 from qops.statements.walk import Past, choose_walk
 from qops.statements.worker import promote_due
@@ -82,9 +81,8 @@ class Promotion:
 
     def _prepare(self, connection: sa.Connection) -> list[Prepared]:
         queue = self._worker.queue
-        indexes = describe_indexes(connection, queue.schema, queue.table.name)
         past = Past("available_at")
-        walks = [choose_walk(queue, indexes, v, by="available_at", past=past) for v in queue.states["scheduled"]]
+        walks = [choose_walk(queue, v, by="available_at", past=past) for v in queue.states["scheduled"]]
         return [prepare(promote_due(queue, walk), connection.dialect) for walk in walks]
 
     def _braked(self, connection: sa.Connection) -> bool:
