@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from qops.clock import Stop, sleep
-from qops.db import DENIED, errno, quote_account, statement
+from qops.db import DENIED, UNREADABLE, errno, quote_account, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ _POSITION = re.compile(
     re.MULTILINE,
 )
 _LIST_RENEWED_SECONDS = 0.15
+_READABLE_TRIES = 3
 _READ_VIEWS = re.compile(r"^(\d+) read views open inside InnoDB$", re.MULTILINE)
 
 
@@ -112,10 +113,15 @@ def find_blocker(connection: sa.Connection, read_views: int) -> Blocker | None:
     InnoDB renews the list of transactions only when nobody has read it for 100 ms, so a list that accounts for
     fewer views than there are is read once more after such a rest.
     """
-    candidates, connections = _candidates(connection)
-    if len(connections) < read_views:
-        sleep(_LIST_RENEWED_SECONDS, Stop())
+    try:
         candidates, connections = _candidates(connection)
+        if len(connections) < read_views:
+            sleep(_LIST_RENEWED_SECONDS, Stop())
+            candidates, connections = _candidates(connection)
+    except exc.DBAPIError as error:
+        if errno(error) != UNREADABLE:
+            raise
+        return None
     return choose(candidates, connections, read_views)
 
 
@@ -149,10 +155,28 @@ def _candidate(row: Any) -> Candidate:  # noqa: ANN401 - a row of the driver
 
 def _candidates(connection: sa.Connection) -> tuple[list[Candidate], dict[int, Blocker]]:
     """Return the transactions that may hold a read view, and their connections as far as they still exist."""
-    candidates = [_candidate(row) for row in connection.execute(statement("read_view_candidates"))]
+    candidates = [_candidate(row) for row in read_transactions(connection, "read_view_candidates")]
     if not candidates:
         return [], {}
     return candidates, describe_connections(connection, [candidate.connection_id for candidate in candidates])
+
+
+def read_transactions(
+    connection: sa.Connection, name: str, parameters: Mapping[str, Any] | None = None
+) -> Sequence[sa.Row[Any]]:
+    """Return what query `name` finds in InnoDB's list of transactions.
+
+    The list cannot be read, whatever is asked of it, while a transaction runs a statement with a character beyond
+    U+FFFF (3854, measured on 9.7.4); that passes with the statement, so it is tried a few times.
+    """
+    for _ in range(_READABLE_TRIES):
+        try:
+            return connection.execute(statement(name), parameters or {}).all()
+        except exc.DBAPIError as error:
+            if errno(error) != UNREADABLE:
+                raise
+            sleep(_LIST_RENEWED_SECONDS, Stop())
+    return connection.execute(statement(name), parameters or {}).all()
 
 
 def describe_connections(connection: sa.Connection, ids: list[int]) -> dict[int, Blocker]:

@@ -44,7 +44,7 @@ from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
 from qops.privileges import Need, grant
-from qops.purge import describe_connections, read_purge
+from qops.purge import describe_connections, read_purge, read_transactions
 from qops.queue import TIMES, QueueTable, load
 from qops.statements.worker import select_claim
 
@@ -226,7 +226,7 @@ class _Collector:
 
     def _transactions(self) -> tuple[Transaction, ...]:
         limit = {"seconds": self.limits.long_transaction_seconds}
-        rows = self.connection.execute(statement("long_transactions"), limit).all()
+        rows = read_transactions(self.connection, "long_transactions", limit)
         known_ones = describe_connections(self.connection, [row.connection_id for row in rows]) if rows else {}
         return tuple(
             Transaction(
