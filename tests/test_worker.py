@@ -206,6 +206,20 @@ def test_a_claim_reads_what_it_takes(jobs: Database, worker: Worker) -> None:
     assert read_rows(worker) - before <= 5 * 20
 
 
+@pytest.mark.parametrize("pending", [2, 20, 100])
+def test_a_claim_on_a_small_table_leaves_the_rest_to_others(jobs: Database, worker: Worker, pending: int) -> None:
+    """While one worker's claim is uncommitted, the next finds a job too, however few there are."""
+    fill(jobs, pending, priority="n % 3")
+    jobs.execute("ANALYZE TABLE jobs")
+    first = worker.session.query(worker.statements.select_claim, limit=1)
+    with Worker(jobs.server(), jobs.queue(), "worker-18") as second:
+        taken = second.claim()
+    worker.session.rollback()
+    assert len(first) == 1
+    assert taken is not None
+    assert taken.id != first[0][0]
+
+
 # What can be enqueued
 
 
