@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from qops.archive.batch import Batch, move_batch
 from qops.archive.check import check_children, check_tables
 from qops.archive.plan import make_plan
@@ -20,8 +22,6 @@ from qops.statements.walk import Past, Walk, choose_walk
 from qops.throttle import PurgeLagThrottle, Throttled, hold
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from qops.db import Server
     from qops.events import Events
     from qops.settings import QueueSettings
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 UNDATED_BOUND = 10_000
 PAUSE_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers
 MAX_OWN_PAUSE = 1.0  # seconds
+IDLE_MARGIN_SECONDS = 60
+MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
 
 
 def archive(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -90,6 +92,7 @@ class Run:
         undated: int | dict[str, int] = 0
         try:
             with self.server.translating():
+                self._outlive_pauses()
                 undated = self._count_undated(walks)
                 stopped_by = next(filter(None, (self._along(walk) for walk in walks)), "done")
         except QopsError as error:
@@ -116,6 +119,13 @@ class Run:
             retries=self.retries,
             failure=failure,
         )
+
+    def _outlive_pauses(self) -> None:
+        """Have the server keep this session through a pause that was asked for; it may end idle ones sooner."""
+        if self.options.pause:
+            seconds = min(MAX_WAIT_TIMEOUT, int(self.options.pause) + IDLE_MARGIN_SECONDS)
+            limit = sa.text("SET SESSION wait_timeout = CAST(GREATEST(@@wait_timeout, :seconds) AS SIGNED)")
+            self.connection.execute(limit, {"seconds": seconds})
 
     def _along(self, walk: Walk) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
