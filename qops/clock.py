@@ -70,6 +70,21 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(signum, handler)
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT and SIGTERM raise inside, also within `stop_on_signals`: a question must not outlive them."""
+    before = {signum: signal.signal(signum, _raise) for signum in ENDING}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _raise(signum: int, _frame: FrameType | None) -> None:
+    raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
+
+
 def die_on_signals() -> None:
     """See to it, for the whole process, that SIGINT and SIGTERM end it even while it waits for a server.
 
@@ -77,9 +92,6 @@ def die_on_signals() -> None:
     is frozen. So a thread watches: the second signal ends the process at once, and the first one does after a moment
     unless something is under way that has to be settled (`stop_on_signals`).
     """
-
-    def terminate(_signum: int, _frame: FrameType | None) -> None:
-        raise Terminated
 
     def watch() -> None:
         for seen in itertools.count():
@@ -94,7 +106,7 @@ def die_on_signals() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGTERM, _raise)
     threading.Thread(target=watch, name="signals", daemon=True).start()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qops.errors import Misconfigured
+from qops.text import is_text
 from qops.url import Address, Secret, parse_url
 
 if TYPE_CHECKING:
@@ -224,10 +225,8 @@ def _database(flags: Flags, environment: Mapping[str, str], section: Mapping[str
 
 def _password(environment: Mapping[str, str]) -> Secret | None:
     text = environment.get("QOPS_PASSWORD")
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        raise Misconfigured("QOPS_PASSWORD is not text in this environment's encoding (UTF-8, as a rule)") from None
+    if text and not is_text(text):
+        raise Misconfigured("QOPS_PASSWORD is not text in this environment's encoding (UTF-8, as a rule)")
     return Secret(text) if text else None
 
 

@@ -13,6 +13,11 @@ def escape(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+def is_text(word: str) -> bool:
+    """Whether a word of the command line or the environment was valid in the encoding that it came in."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
 def conceal(text: str, given: list[str]) -> str:
     """Return `text` without those of the words `given` on a command line that may be a URL with a password in it."""
     for word in given:

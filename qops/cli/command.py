@@ -16,10 +16,10 @@ import typer
 
 from qops.errors import ATTENTION, Failure, QopsError, UsageError, abandon_stdout, boundary
 from qops.events import Events
-from qops.text import conceal
+from qops.text import conceal, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from qops.db import Server
     from qops.report import Report
@@ -98,13 +98,16 @@ def execute(
     events = Events(quiet=common.quiet, verbose=common.verbose)
     chosen = common.format or os.environ.get("QOPS_FORMAT") or "table"
 
+    given = _words((*vars(common).values(), *options.values()))
+
     def body() -> int:
         if chosen not in formats:
             raise UsageError(f"{name} has no format {chosen!r}; choose {' or '.join(formats)}")
+        if not all(map(is_text, given)):
+            raise UsageError("a word of the command line is not text in this environment's encoding (UTF-8, as a rule)")
         report = function(invocation(name, common, events), **options)
         return emit(report, chosen, events)
 
-    given = [value for value in (*vars(common).values(), *options.values()) if isinstance(value, str)]
     return boundary(body, lambda failure: fail(failure, chosen, events, given))
 
 
@@ -167,6 +170,17 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         abandon_stdout()
+
+
+def _words(values: Iterable[object]) -> list[str]:
+    """Return the texts among values of options, also those of options that may be repeated."""
+    words: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            words.append(value)
+        elif isinstance(value, list | tuple):
+            words += _words(value)
+    return words
 
 
 def _annotations() -> list[Any]:

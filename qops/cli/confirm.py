@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from qops.clock import interruptible
 from qops.errors import Declined, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def confirm(what: str, count: Callable[[], int], *, yes: bool, always: bool = Fa
     if not terminal:
         raise UsageError(f"this changes {number} jobs: {what}; confirm it with --yes")
     try:
-        agreed = typer.confirm(f"{what}: {number} jobs?", default=False, err=True)
+        with interruptible():
+            agreed = typer.confirm(f"{what}: {number} jobs?", default=False, err=True)
     except typer.Abort as error:
         # Typer makes one of Ctrl-C and the end of input.
         if isinstance(error.__context__, KeyboardInterrupt):

@@ -80,7 +80,8 @@ def run(arguments: list[str]) -> int:
         result = app(arguments, prog_name="qops", standalone_mode=False)
     except USAGE_ERROR as error:
         return _refuse(error, arguments)
-    except BrokenPipeError:  # of --help
+    except SystemExit:
+        # Nobody reads the help any more: the only case in which the library exits by itself.
         abandon_stdout()
         return OK
     except KeyboardInterrupt as error:
