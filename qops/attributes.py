@@ -19,6 +19,7 @@ from typing import Any
 from MySQLdb import _mysql
 
 _CONNECT_ATTR_ADD = 33  # MYSQL_OPT_CONNECT_ATTR_ADD, the same in MySQL's and MariaDB's client library
+_USED = ("mysql_thread_id", "mysql_get_server_info", "mysql_get_host_info", "mysql_options4", "mysql_change_user")
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -28,10 +29,10 @@ def name_connection(connection: Any, program: str) -> bool:  # noqa: ANN401 - th
     Session settings are back at the server's defaults afterwards. Returns False when the server refused the second
     login (an account may be at its limit of connections): the connection is then unusable.
     """
-    if sys.implementation.name != "cpython":
+    library = client_library()
+    if sys.implementation.name != "cpython" or not all(hasattr(library, name) for name in _USED):
         return True
     handle = ctypes.c_void_p(id(connection) + object.__basicsize__)
-    library = client_library()
     library.mysql_thread_id.restype = ctypes.c_ulong
     if library.mysql_thread_id(handle) != connection.thread_id():
         return True
@@ -50,13 +51,16 @@ def name_connection(connection: Any, program: str) -> bool:  # noqa: ANN401 - th
 
 @cache
 def client_library() -> ctypes.CDLL:
-    """Return the client library that the driver is linked with."""
+    """Return the client library that the driver is linked with; one that is built in may hide its functions."""
     return ctypes.CDLL(_mysql.__file__)
 
 
 def is_mariadb_library() -> bool:
-    """Whether the driver is linked with MariaDB's client library, whose TLS options differ from MySQL's."""
-    return hasattr(client_library(), "mariadb_get_infov")
+    """Whether the driver is linked with MariaDB's client library, whose TLS options differ from MySQL's.
+
+    Its versions begin with 3, MySQL's with 8 or more; older ones of MariaDB's copied the server's.
+    """
+    return _mysql.get_client_info().startswith("3.") or hasattr(client_library(), "mariadb_get_infov")
 
 
 def _login(library: ctypes.CDLL, handle: ctypes.c_void_p) -> tuple[bytes, bytes] | None:

@@ -139,9 +139,8 @@ class Server:
             account, schema = self.login.identity(MySQLdb)
         except (MySQLdb.Error, QopsError):
             return message
-        if account is None or schema is None:
-            return message
-        return f"{message}; an administrator can run:\n{self.grants(account, schema)}"
+        grants = self.grants(account, schema) if account and schema else ""
+        return f"{message}; an administrator can run:\n{grants}" if grants else message
 
 
 def errno(error: BaseException) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import shutil
@@ -193,12 +194,15 @@ def test_an_account_at_its_limit_works_without_the_attribute(database: Database)
 
 
 def test_a_handle_that_is_not_understood_is_left_alone(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another interpreter, another connection id or another layout nothing is read from or sent by the handle."""
+    """With another interpreter, library, connection id or layout nothing is read from or sent by the handle."""
     session = database.connect()
     with contextlib.closing(session):
         connection_id = session.thread_id()
         with monkeypatch.context() as patch:
             patch.setattr(sys.implementation, "name", "pypy")
+            assert name_connection(session, "qops")
+        with monkeypatch.context() as patch:
+            patch.setattr("qops.attributes.client_library", lambda: ctypes.CDLL(None))
             assert name_connection(session, "qops")
         library = client_library()
         for function in ("mysql_get_host_info", "mysql_thread_id"):
