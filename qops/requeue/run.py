@@ -139,7 +139,7 @@ class _Run:
             )
         except QopsError as error:
             if error.in_commit:
-                error.args = (f"{error}; whether job {id_} was put back is not known; look with: qops show {id_}",)
+                error.args = (f"{error}; whether job {id_} was put back is not known; its row tells",)
             if errno(error.__cause__ or error) not in {NOWAIT, LOCK_TIMEOUT}:
                 raise
             outcome, verdict = Outcome(locked=1), "locked"

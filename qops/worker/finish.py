@@ -18,7 +18,7 @@ def require_held(rows: int, job: Job) -> None:
     if rows != 1:
         raise LeaseLost(
             f"job {job.id} is not held by {job.claimed_by!r} any more: its lease passed, or it was put back, finished "
-            f"or given to somebody else; nothing was changed. See: qops show {job.id}"
+            f"or given to somebody else; nothing was changed"
         )
 
 
@@ -48,5 +48,5 @@ def _copy(worker: Worker, session: Session, job: Job) -> int:
             raise
         raise Misconfigured(
             f"archive table {worker.queue.archive.name!r} already holds a job {job.id}, so this one was not moved; "
-            f"complete it without archive=True, and look at it with: qops show {job.id}"
+            "compare the two rows, and complete it without archive=True"
         ) from error

@@ -302,11 +302,11 @@ class Worker:
     def _why_not(self, session: Session, job_id: Any) -> NotClaimable | JobNotFound:  # noqa: ANN401 - as in claim_job
         rows = session.query(self.statements.select_status, id=job_id)
         if not rows:
-            return JobNotFound(f"there is no job {job_id} in table {self.queue.table.name!r}; see: qops show {job_id}")
+            return JobNotFound(f"there is no job {job_id} in table {self.queue.table.name!r}")
         state = self.queue.state_of(rows[0][0])
         if state == "pending":
             return NotClaimable(f"job {job_id} is pending, but its time has not come")
-        return NotClaimable(f"job {job_id} is {state or rows[0][0]!r}, not pending; see: qops show {job_id}")
+        return NotClaimable(f"job {job_id} is {state or rows[0][0]!r}, not pending")
 
     def _lease_ends(self) -> float:
         return monotonic() + self.lease_seconds
