@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from qops.cli.main import app
+from tests.accounts import account
 from tests.conftest import Database, Ran, run_here, run_process, start_process, wait_until
 from tests.queues import fill, init
 
@@ -175,6 +176,18 @@ def test_json_is_one_document(words: list[str], database: Database) -> None:
     assert ran.out.count("\n") == 1
     assert "Traceback" not in ran.err
     assert ran.code in {0, 1, 2, 75}, ran
+
+
+@pytest.mark.parametrize("words", commands(), ids=lambda words: words[0])
+def test_one_connection_is_enough(words: list[str], database: Database) -> None:
+    """Each command works for an account that may have one connection at a time: an incident may take the rest."""
+    init(database)
+    with account(database, "ALL ON {db}.*", "SELECT ON performance_schema.*") as limited:
+        database.execute(f"GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{limited.user}'@'%'")
+        database.execute(f"ALTER USER '{limited.user}'@'%' WITH MAX_USER_CONNECTIONS 1")
+        ran = run_here(*words, "--url", limited.url, "--format", "json")
+    assert ran.code in {0, 1, 2}, ran
+    assert "max_user_connections" not in ran.out + ran.err
 
 
 # Formats and streams
