@@ -18,7 +18,7 @@ from qops.cli.pause import pause, resume
 from qops.cli.process import hide_password, open_streams, silence_libraries
 from qops.cli.promote import promote
 from qops.cli.requeue import requeue
-from qops.errors import OK, Failure, UsageError, abandon_stdout
+from qops.errors import OK, UsageError, abandon_stdout, boundary
 from qops.events import Events, say
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's UsageError, which it does not export
@@ -77,33 +77,28 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command line and return the exit code; a wrong command line is 64, also for scripts that parse."""
     try:
-        result = app(arguments, prog_name="qops", standalone_mode=False)
-    except USAGE_ERROR as error:
-        return _refuse(error, arguments)
+        return boundary(
+            lambda: _dispatch(arguments),
+            lambda failure: fail(failure, wanted_format(arguments), Events(), arguments),
+        )
     except SystemExit:
         # Nobody reads the help any more: the only case in which the library exits by itself.
         abandon_stdout()
         return OK
-    except KeyboardInterrupt as error:
-        return Failure.of(error).exit
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Hand the command line to its command. Raises UsageError, having said how the command is used."""
+    try:
+        result = app(arguments, prog_name="qops", standalone_mode=False)
+    except USAGE_ERROR as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "qops"
+        if context:
+            say(context.get_usage() if arguments else context.get_help())
+        message = error.format_message() if arguments else "which command?"  # type: ignore[attr-defined]
+        raise UsageError(f"{message} (see {path} --help)") from None
     return result if isinstance(result, int) else OK
-
-
-def _refuse(error: Exception, arguments: list[str]) -> int:
-    """Say what is wrong with a command line, and how it is used."""
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else "qops"
-    if not arguments:
-        message = "which command?"
-        usage = context.get_help() if context else ""
-    else:
-        message = error.format_message()  # type: ignore[attr-defined]
-        usage = context.get_usage() if context else ""
-    if usage:
-        say(usage)
-    failure = Failure.of(UsageError(f"{message} (see {path} --help)"))
-    fail(failure, wanted_format(arguments), Events(), arguments)
-    return failure.exit
 
 
 def wanted_format(arguments: list[str]) -> str:
