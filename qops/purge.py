@@ -28,6 +28,7 @@ _POSITION = re.compile(
     re.MULTILINE,
 )
 _LIST_RENEWED_SECONDS = 0.15
+REPEATABLE_READ = "REPEATABLE READ"
 _READABLE_TRIES = 3
 _READ_VIEWS = re.compile(r"^(\d+) read views open inside InnoDB$", re.MULTILINE)
 
@@ -143,19 +144,14 @@ def _blame(candidate: Candidate, known: Blocker) -> Blocker:
     return replace(known, seconds=seconds, statement=candidate.statement or known.statement)
 
 
-def _candidate(row: Any) -> Candidate:  # noqa: ANN401 - a row of the driver
-    return Candidate(
-        connection_id=int(row.connection_id),
-        certain=row.lock_structs == 0,
-        whole_transaction=row.isolation_level == "REPEATABLE READ",
-        seconds=int(row.seconds),
-        statement=row.statement_text,
-    )
-
-
 def _candidates(connection: sa.Connection) -> tuple[list[Candidate], dict[int, Blocker]]:
     """Return the transactions that may hold a read view, and their connections as far as they still exist."""
-    candidates = [_candidate(row) for row in read_transactions(connection, "read_view_candidates")]
+    try:
+        candidates = [_of_innodb(row) for row in read_transactions(connection, "read_view_candidates")]
+    except exc.DBAPIError as error:
+        if errno(error) != UNREADABLE:
+            raise
+        candidates = _of_statements(connection)
     if not candidates:
         return [], {}
     return candidates, describe_connections(connection, [candidate.connection_id for candidate in candidates])
@@ -167,7 +163,8 @@ def read_transactions(
     """Return what query `name` finds in InnoDB's list of transactions.
 
     The list cannot be read, whatever is asked of it, while a transaction runs a statement with a character beyond
-    U+FFFF (3854, measured on 9.7.4); that passes with the statement, so it is tried a few times.
+    U+FFFF (3854, measured on 9.7.4); that passes with the statement, so it is tried a few times before the error
+    is raised. The query `active_transactions` tells less and always answers.
     """
     for _ in range(_READABLE_TRIES):
         try:
@@ -177,6 +174,37 @@ def read_transactions(
                 raise
             sleep(_LIST_RENEWED_SECONDS, Stop())
     return connection.execute(statement(name), parameters or {}).all()
+
+
+def _of_innodb(row: Any) -> Candidate:  # noqa: ANN401 - a row of the driver
+    return Candidate(
+        connection_id=int(row.connection_id),
+        certain=row.lock_structs == 0,
+        whole_transaction=row.isolation_level == REPEATABLE_READ,
+        seconds=int(row.seconds),
+        statement=row.statement_text,
+    )
+
+
+def _of_statements(connection: sa.Connection) -> list[Candidate]:
+    """Return the candidates without InnoDB's help: none is certain. None at all where they may not be seen."""
+    try:
+        rows = connection.execute(statement("active_transactions")).all()
+    except exc.DBAPIError as error:
+        if errno(error) not in DENIED:
+            raise
+        return []
+    return [
+        Candidate(
+            connection_id=int(row.connection_id),
+            certain=False,
+            whole_transaction=row.isolation_level == REPEATABLE_READ,
+            seconds=int(row.seconds),
+            statement=row.statement_text,
+        )
+        for row in rows
+        if row.isolation_level == REPEATABLE_READ or (row.isolation_level == "READ COMMITTED" and row.running)
+    ]
 
 
 def describe_connections(connection: sa.Connection, ids: list[int]) -> dict[int, Blocker]:

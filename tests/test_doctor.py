@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -269,6 +270,28 @@ def test_a_transaction_that_is_open_for_long_is_found_and_ended(queue: Database,
         wait_until(lambda: not findings(examine(queue, "--config", config)), what="the end of it")
 
 
+def test_an_emoji_in_a_running_statement_hides_no_transaction(queue: Database, tmp_path: Path) -> None:
+    """InnoDB's list of transactions cannot be read while such a statement runs; the old transaction is found."""
+    config = str(write_config(tmp_path, '[doctor]\nlong_transaction = "1s"\n'))
+    queue.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    queue.execute("INSERT INTO other VALUES (1)")
+    with session(queue, "START TRANSACTION", "SELECT * FROM other FOR UPDATE") as holder:
+        wait_until(lambda: findings(examine(queue, "--config", config)), what="a transaction of a second")
+        runner = queue.connect(autocommit=True)
+        pid = runner.thread_id()
+        thread = Thread(target=lambda: runner.cursor().execute("SELECT SLEEP(4), '\U0001f600' FROM other"))
+        thread.start()
+        state = "SELECT state FROM performance_schema.processlist WHERE id = %s"
+        wait_until(lambda: queue.value(state, (pid,)) == "User sleep", what="the statement")
+        document = examine(queue, "--config", config)
+        with pytest.raises(MySQLdb.Error):
+            queue.rows("SELECT * FROM information_schema.innodb_trx")
+        thread.join()
+        runner.close()
+    assert findings(document)["long-transactions"] == "warning"
+    assert f"connection {holder} " in of(document, "long-transactions")["observed"]
+
+
 @pytest.mark.parametrize(
     ("statements", "found"),
     [
@@ -397,19 +420,21 @@ def test_an_index_that_is_read_backwards_serves(own_server: Any, tmp_path: Path)
         assert of(document, "claim-plan")["status"] == "pass"
 
 
-def test_a_plan_that_sorts_is_found(queue: Database) -> None:
-    """Where the optimizer sorts although the index is there, the finding is critical and shows the plan."""
-    fill(queue, 5000, available_at="NOW(6) + INTERVAL 1 DAY")
-    fill(queue, 1)
-    queue.execute("ANALYZE TABLE jobs")
-    document = examine(queue)
-    assert findings(document) == {"claim-plan": "critical"}
-    assert "Using filesort" in of(document, "claim-plan")["observed"]
-    assert all(line.startswith("--") for line in of(document, "claim-plan")["remedy"].splitlines())
-    queue.execute("DELETE FROM jobs WHERE available_at > NOW(6)")
-    fill(queue, 2000)
-    queue.execute("ANALYZE TABLE jobs")
-    assert findings(examine(queue)) == {}
+def test_a_plan_that_sorts_is_found(own_server: Any, tmp_path: Path) -> None:
+    """Two values of the ready state cannot be read in one order: critical, with the plan; with one value it passes."""
+    one = RECIPE_TOML.replace("recipe", "one")
+    two = RECIPE_TOML.replace('"queued"', '["queued", "again"]')
+    config = str(write_config(tmp_path, f"{one}\n{two}"))
+    with fresh_database(own_server) as database:
+        database.execute(RECIPE)
+        values = ", ".join(f"({n}, 't', '{'queued' if n % 2 else 'again'}')" for n in range(1, 2001))
+        database.execute(f"INSERT INTO jobs VALUES {values}")
+        database.execute("ANALYZE TABLE jobs")
+        document = examine(database, "--config", config, "--queue", "recipe")
+        assert findings(document)["claim-plan"] == "critical"
+        assert "Using filesort" in of(document, "claim-plan")["observed"]
+        assert all(line.startswith("--") for line in of(document, "claim-plan")["remedy"].splitlines())
+        assert "claim-plan" not in findings(examine(database, "--config", config, "--queue", "one"))
 
 
 @pytest.mark.parametrize(
@@ -486,8 +511,6 @@ def test_a_pending_alter_is_reported_within_seconds(queue: Database) -> None:
 
 def run_in_background(database: Database, connection: Any, statement: str) -> int:
     """Start a statement that waits for the metadata lock of `jobs`, and return its connection's id."""
-    from threading import Thread  # noqa: PLC0415
-
     pid: int = connection.thread_id()
 
     def run() -> None:

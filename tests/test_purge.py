@@ -17,6 +17,7 @@ from tests.conftest import Database, fresh_database, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+RUNNING = "SELECT state FROM performance_schema.processlist WHERE id = %s"
 STATUS = """
 ------------------------
 LATEST DETECTED DEADLOCK
@@ -174,6 +175,24 @@ def test_the_reader_is_blamed_beside_an_older_locker(quiet: Database) -> None:
     assert blocker.connection_id == reader
 
 
+def test_an_emoji_in_a_running_statement_hides_no_blocker(quiet: Database) -> None:
+    """InnoDB's list of transactions cannot be read then, and the holder is named all the same."""
+    quiet.execute("INSERT INTO t (v) VALUES (1)")
+    with session(quiet, "START TRANSACTION", "SELECT 'held' FROM t") as holder:
+        runner = quiet.connect(autocommit=True)
+        pid = runner.thread_id()
+        thread = threading.Thread(
+            target=lambda: runner.cursor().execute("SELECT SLEEP(3), '\U0001f600' FROM t LIMIT 1")
+        )
+        thread.start()
+        wait_until(lambda: quiet.value(RUNNING, (pid,)) == "User sleep", what="the statement")
+        lag = read(quiet)
+        thread.join()
+        runner.close()
+    assert lag.blocker is not None
+    assert (lag.blocker.connection_id, lag.blocker.statement) == (holder, "SELECT 'held' FROM t")
+
+
 def test_reading_purge_opens_no_read_view(quiet: Database) -> None:
     """The tool is never its own blocker: two readings by one connection both see no view."""
     with quiet.server().observe() as connection:
@@ -247,8 +266,7 @@ def test_a_statement_beyond_the_basic_plane_does_not_hide_the_lag(database: Data
     runner = threading.Thread(target=lambda: busy.cursor().execute("SELECT SLEEP(4), '\U0001f600' FROM t FOR UPDATE"))
     runner.start()
     running = (
-        "SELECT COUNT(*) FROM performance_schema.threads "
-        "WHERE processlist_db = %s AND processlist_state = 'User sleep'"
+        "SELECT COUNT(*) FROM performance_schema.threads WHERE processlist_db = %s AND processlist_state = 'User sleep'"
     )
     wait_until(lambda: database.value(running, [database.name]))
     with database.server().observe() as connection:

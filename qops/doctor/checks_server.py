@@ -8,7 +8,7 @@ from qops.doctor.model import Check, NotKnownError, Outcome, Unknown, advice, kn
 from qops.versions import lock_tables_stall
 
 if TYPE_CHECKING:
-    from qops.doctor.facts import Facts
+    from qops.doctor.facts import Facts, Transaction
 
 MINIMUM = "MySQL 8.0.1 or later"
 RELATIVES = ("tidb", "oceanbase", "singlestore", "memsql", "vitess", "dolt", "mariadb")
@@ -172,10 +172,14 @@ def long_transactions(facts: Facts) -> Outcome:
         return passed("none", expected)
     named = "; ".join(
         f"connection {one.connection_id} ({one.user or 'unknown user'}) {one.seconds} s, {one.isolation}, "
-        f"{one.rows_locked} rows locked, {one.rows_modified} changed, {one.statement or 'statement unknown'}"
+        f"{_rows(one)}{one.statement or 'statement unknown'}"
         for one in old
     )
     return Outcome("warning", named, expected, "\n".join(f"KILL {one.connection_id};" for one in old))
+
+
+def _rows(one: Transaction) -> str:
+    return "" if one.rows_locked is None else f"{one.rows_locked} rows locked, {one.rows_modified} changed, "
 
 
 def _number(count: int, word: str) -> str:

@@ -92,8 +92,8 @@ def claim_plan(facts: Facts) -> Outcome:
         expected,
         advice(
             f"EXPLAIN FORMAT=TRADITIONAL {plan.statement};\n"
-            "the index is there and is not chosen: renew the statistics with ANALYZE TABLE, and compare `order` in "
-            "qops.toml with the ORDER BY of your workers"
+            "the index is there and does not give the order: a ready state with several values is read in several "
+            "pieces, so give it one value; else renew the statistics with ANALYZE TABLE"
         ),
     )
 

@@ -16,6 +16,7 @@ from qops.db import (
     LOCK_TIMEOUT,
     NO_SUCH_OBJECT,
     READ_ONLY,
+    UNREADABLE,
     Server,
     errno,
     open_server,
@@ -147,7 +148,7 @@ class _Collector:
                     f"the metadata lock of table {self.settings.queue.table!r} did not come in time", "qops locks"
                 )
                 return self.blocked
-            if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE}:
+            if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE, UNREADABLE}:
                 return Unknown(prose(error))
             raise
 
@@ -225,21 +226,28 @@ class _Collector:
         return Clock(tuple(times), queue.settings.clock)
 
     def _transactions(self) -> tuple[Transaction, ...]:
-        limit = {"seconds": self.limits.long_transaction_seconds}
-        rows = read_transactions(self.connection, "long_transactions", limit)
-        known_ones = describe_connections(self.connection, [row.connection_id for row in rows]) if rows else {}
+        """Return the transactions that are open for long: by InnoDB, or without its help where it has none to give."""
+        limit = self.limits.long_transaction_seconds
+        try:
+            rows = read_transactions(self.connection, "long_transactions", {"seconds": limit})
+        except exc.DBAPIError as error:
+            if errno(error) != UNREADABLE:
+                raise
+            active = self.connection.execute(statement("active_transactions"))
+            rows = [row for row in active if row.seconds >= limit]
+        present = describe_connections(self.connection, [row.connection_id for row in rows]) if rows else {}
         return tuple(
             Transaction(
                 connection_id=row.connection_id,
-                user=known_ones[row.connection_id].user,
-                seconds=row.seconds,
+                user=present[row.connection_id].user,
+                seconds=int(row.seconds),
                 isolation=row.isolation_level,
-                rows_locked=row.rows_locked,
-                rows_modified=row.rows_modified,
-                statement=row.statement_text or known_ones[row.connection_id].statement,
+                rows_locked=getattr(row, "rows_locked", None),
+                rows_modified=getattr(row, "rows_modified", None),
+                statement=row.statement_text or present[row.connection_id].statement,
             )
             for row in rows
-            if row.connection_id in known_ones
+            if row.connection_id in present
         )
 
     def _sessions(self, variables: dict[str, str] | Unknown) -> tuple[Session, ...] | Unknown:

@@ -98,14 +98,14 @@ class Session:
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction; age in seconds."""
+    """An open transaction; age in seconds. The rows are None where InnoDB could not be asked."""
 
     connection_id: int
     user: str | None
     seconds: int
     isolation: str
-    rows_locked: int
-    rows_modified: int
+    rows_locked: int | None
+    rows_modified: int | None
     statement: str | None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import exc
 
-from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, errno, statement
+from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, UNREADABLE, errno, statement
 from qops.health.depth import measure_table
 from qops.health.snapshot import Archive, Locks, Measured, Size, TableState, Unknown
 from qops.ledger import LedgerMissing, active_brake, last_run
@@ -171,6 +171,8 @@ class _Reader:
             elif code == LOCK_TIMEOUT:
                 self.blocked = True
                 self.need(metric, self._metadata_lock())
+            elif code == UNREADABLE:
+                self.need(metric, "that no running statement has a character outside the Basic Multilingual Plane")
             elif code in INTERRUPTED:
                 self.need(metric, "more time than a reading may take: the server is busy")
             else:
