@@ -39,7 +39,9 @@ ROLE_TYPES: Mapping[str, frozenset[str]] = {
     "created_at": TIMES,
     "finished_at": TIMES,
 }
-_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,11 @@ class ColumnFact:
         """The members of an ENUM, in order; empty for other types."""
         if self.data_type != "enum":
             return ()
-        return tuple(label.replace("''", "'") for label in _LABEL.findall(self.column_type))
+        return tuple(_ESCAPED.sub(_unescape, label) for label in _LABEL.findall(self.column_type))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return "'" if match[1] is None else _ESCAPES.get(match[1], match[1])
 
 
 @dataclass(frozen=True)
@@ -275,11 +281,7 @@ def _check_type(settings: QueueSettings, role: str, fact: ColumnFact) -> None:
 
 def _choose_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tuple[StateValue, ...]]:
     """Return the states that the queue has, each with values that the status column can hold."""
-    if settings.states is not None:
-        states = dict(settings.states)
-    else:
-        needed = STATES if settings.strict else ("pending", "done")
-        states = {s: (s,) for s in STATES if s in needed or _misfit(status, s) is None}
+    states = needed_states(settings, status)
     for state, values in states.items():
         for value in values:
             misfit = _misfit(status, value)
@@ -290,6 +292,14 @@ def _choose_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tup
                     + (", or append it with: qops init --repair" if status.labels else "")
                 )
     return states
+
+
+def needed_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tuple[StateValue, ...]]:
+    """Return the states that the queue has: those configured, else all; of an adopted column those that it can hold."""
+    if settings.states is not None:
+        return dict(settings.states)
+    needed = STATES if settings.strict else ("pending", "done")
+    return {state: (state,) for state in STATES if state in needed or _misfit(status, state) is None}
 
 
 def _misfit(status: ColumnFact, value: StateValue) -> str | None:

@@ -331,7 +331,7 @@ def test_findings_say_what_to_type(queue: Database, qops: Callable[..., Ran]) ->
     assert wanted.items() <= findings(ran.json).items()
     text = {finding["id"]: finding["message"] for finding in ran.json["findings"]}
     assert text["expired"].endswith("qops requeue --expired")
-    assert "qops jobs --by error" in text["failed"]
+    assert "qops requeue --failed" in text["failed"]
     assert "oldest-ready" in qops("health").out
 
 

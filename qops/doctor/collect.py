@@ -145,7 +145,8 @@ class _Collector:
                 return Unknown(prose(error), self._grant(need) if need else None)
             if code == LOCK_TIMEOUT:
                 self.blocked = Unknown(
-                    f"the metadata lock of table {self.settings.queue.table!r} did not come in time", "qops locks"
+                    f"the metadata lock of table {self.settings.queue.table!r} did not come in time",
+                    "SELECT * FROM sys.schema_table_lock_waits;",
                 )
                 return self.blocked
             if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE, UNREADABLE}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qops.health.depth import least
-from qops.health.measure import ARCHIVE_SUCCESS
+from qops.health.measure import ARCHIVE_SUCCESS, METADATA_WAITS
 from qops.health.snapshot import Finding, Measured, Snapshot
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from qops.health.thresholds import HealthThresholds
 
 FREE_NOTICE_BYTES = 64 * 1024 * 1024
+LAST_RUNS = "SELECT * FROM qops_runs ORDER BY id DESC LIMIT 5;"
+ROW_WAITS = "SELECT * FROM sys.innodb_lock_waits;"
 _MEBIBYTE = 1024 * 1024
 
 
@@ -29,13 +31,13 @@ def judge(measured: Measured, limits: HealthThresholds) -> Snapshot:
 def _depth(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
     depth = measured.table.depth
     texts: tuple[tuple[str, Count, str], ...] = (
-        ("ready", depth.ready, "are ready and wait for a worker; start workers, or see what they do: qops jobs"),
+        ("ready", depth.ready, "are ready and wait for a worker; start workers, or look at those that run"),
         (
             "expired",
             depth.expired,
             "are running but their lease has passed, so nobody works on them; put them back: qops requeue --expired",
         ),
-        ("failed", depth.failed, "have failed; see why: qops jobs --by error; put them back: qops requeue --failed"),
+        ("failed", depth.failed, "have failed; once the cause is cured, put them back: qops requeue --failed"),
     )
     for name, count, text in texts:
         level = limits.level(name, least(count)) if count is not None else None
@@ -84,14 +86,14 @@ def _purge(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
 
 def _locks(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
     locks = measured.locks
-    behind = "for the table's metadata lock, and every statement on it waits behind them; see who holds it: qops locks"
+    behind = f"for the table's metadata lock, and every statement on it waits behind them; see who holds it: {METADATA_WAITS}"
     waits = (
         (
             "row-lock-wait",
             "row_lock_wait",
             locks.rows,
             locks.longest_row_wait_seconds,
-            "for a row lock; see who holds it: qops locks",
+            f"for a row lock; see who holds it: {ROW_WAITS}",
         ),
         (
             "metadata-lock-wait",
@@ -125,7 +127,7 @@ def _operation(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             "archive",
             "warning",
-            f"the archiver's last run ended with {outcome!r}, and {since}; see why: qops history",
+            f"the archiver's last run ended with {outcome!r}, and {since}; see why: {LAST_RUNS}",
         )
 
 

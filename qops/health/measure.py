@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+METADATA_WAITS = "SELECT * FROM sys.schema_table_lock_waits;"
 ARCHIVE_SUCCESS = ("done", "limit", "runtime")
 """How an archiver's run ends that did what it was asked for."""
 _SESSIONS = Need("SELECT", "performance_schema.*", "see lock waits")
@@ -182,5 +183,5 @@ class _Reader:
     def _metadata_lock(self) -> str:
         return (
             f"the metadata lock of table {self.queue.table.name!r}, which did not come within {LOCK_WAIT_SECONDS} s; "
-            "see who holds it: qops locks"
+            f"see who holds it: {METADATA_WAITS}"
         )

@@ -13,7 +13,7 @@ SELECT t.processlist_id AS connection_id,
   LEFT JOIN performance_schema.events_transactions_current AS x
     ON x.thread_id = l.owner_thread_id AND x.state = 'ACTIVE'
   LEFT JOIN performance_schema.events_statements_current AS s
-    ON s.thread_id = l.owner_thread_id AND s.nesting_event_id IS NULL
+    ON s.thread_id = l.owner_thread_id AND s.nesting_event_level = 0
  WHERE l.object_type = 'TABLE'
    AND l.object_schema = :schema
    AND l.object_name = :table

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import mysql
 
 from qops.db import quote_name
 from qops.errors import Misconfigured
-from qops.queue import INTEGERS, ROLE_TYPES, TIMES, ColumnFact
+from qops.queue import INTEGERS, ROLE_TYPES, TIMES, ColumnFact, needed_states
 from qops.schema import ddl
 from qops.schema.findings import MISSING, Findings, compare_storage
 from qops.schema.indexes import Shape, columns_of, describe
@@ -146,7 +146,7 @@ def _compare_states(
     findings: Findings, settings: QueueSettings, facts: TableFacts, status: ColumnFact
 ) -> tuple[dict[str, tuple[StateValue, ...]], ColumnFact]:
     """Compare the states with what the status column can hold; return them, and the column as it will be."""
-    states = _needed_states(settings, status)
+    states = needed_states(settings, status)
     values = [value for several in states.values() for value in several]
     name = f"{facts.name}.{status.name}"
     if status.data_type not in ROLE_TYPES["status"]:
@@ -168,15 +168,6 @@ def _compare_states(
     return states, status
 
 
-def _needed_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tuple[StateValue, ...]]:
-    """Return the states that the queue has: those configured, else all; of an adopted ENUM those that it has."""
-    if settings.states is not None:
-        return dict(settings.states)
-    members = {label.lower() for label in status.labels}
-    adopted = not settings.strict and bool(members)
-    return {s: (s,) for s in STATES if not adopted or s in members or s in {"pending", "done"}}
-
-
 def _compare_members(
     findings: Findings, facts: TableFacts, status: ColumnFact, states: Mapping[str, tuple[StateValue, ...]]
 ) -> ColumnFact:
@@ -184,7 +175,7 @@ def _compare_members(
     lacking = [label for label in labels(states) if label.lower() not in present]
     if not lacking:
         return status
-    kind = mysql.ENUM(*status.labels, *lacking)
+    kind = ddl.enum([*status.labels, *lacking])
     findings.differ(
         f"{facts.name}.{status.name}", f"ENUM with {', '.join(map(repr, lacking))} appended", status.column_type
     )
