@@ -86,7 +86,10 @@ def _purge(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
 
 def _locks(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
     locks = measured.locks
-    behind = f"for the table's metadata lock, and every statement on it waits behind them; see who holds it: {METADATA_WAITS}"
+    behind = (
+        "for the table's metadata lock, and every statement on it waits behind them; "
+        f"see who holds it: {METADATA_WAITS}"
+    )
     waits = (
         (
             "row-lock-wait",
