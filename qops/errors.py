@@ -82,8 +82,11 @@ class Misconfigured(QopsError):
     kind = "configuration"
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came where nothing was under way that had to be settled."""
+class Terminated(BaseException):
+    """SIGTERM came where nothing was under way that had to be settled.
+
+    No KeyboardInterrupt, because Typer makes an exit code of its own (130) of those while it reads the command line.
+    """
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Failure:
         """Describe `error`; what is not ours is a bug (70), an interrupt is its signal (128 + n)."""
         if isinstance(error, QopsError):
             return cls(error.exit_code, error.kind, str(error))
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | Terminated):
             number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
             return cls(128 + number, "signal", f"stopped by {number.name}")
         return cls(QopsError.exit_code, QopsError.kind, f"{type(error).__name__}: {error}")
@@ -116,7 +119,7 @@ def boundary(command: Callable[[], int], report: Callable[[Failure], None]) -> i
     except BrokenPipeError:
         abandon_stdout()
         return OK
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary is where all of them end
+    except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - the boundary is where all of them end
         failure = Failure.of(error)
         if failure.exit == QopsError.exit_code:
             traceback.print_exception(error)
