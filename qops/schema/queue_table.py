@@ -24,12 +24,12 @@ from qops.schema.tables import (
     role_column,
     wanted_states,
 )
-from qops.settings import STATES, QueueSettings, StateValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qops.schema.facts import TableFacts
+    from qops.settings import QueueSettings, StateValue
 
 COMPARED_TIMES = ("lease_until", "available_at", "finished_at")
 CLEARED = ("claimed_by", "lease_until", "finished_at")
@@ -175,7 +175,7 @@ def _compare_members(
     lacking = [label for label in labels(states) if label.lower() not in present]
     if not lacking:
         return status
-    kind = ddl.enum([*status.labels, *lacking])
+    kind = mysql.ENUM(*status.labels, *lacking)
     findings.differ(
         f"{facts.name}.{status.name}", f"ENUM with {', '.join(map(repr, lacking))} appended", status.column_type
     )

@@ -102,7 +102,7 @@ def _status(settings: QueueSettings) -> tuple[Any, dict[str, Any]]:
             f"[queues.{settings.name}.states] mixes numbers and text, which one status column cannot hold; "
             "write them all as numbers or all as text"
         )
-    return ddl.enum(labels(states)), {"nullable": False, "server_default": str(states["pending"][0])}
+    return mysql.ENUM(*labels(states)), {"nullable": False, "server_default": str(states["pending"][0])}
 
 
 def queue_table(settings: QueueSettings) -> sa.Table:
