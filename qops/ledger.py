@@ -113,14 +113,21 @@ class Ledger:
         entry = sa.insert(_RUNS).values(
             command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
         )
+        made: list[int] = []
+
+        def work(session: sa.Connection) -> None:
+            made.append(session.execute(entry).lastrowid)
+
         try:
-            result = transact(self.server, self.connection, lambda session: session.execute(entry))
-        except Unavailable:
+            transact(self.server, self.connection, work)
+        except Unavailable as error:
+            if error.in_commit:  # It may be there, and this run does not begin.
+                self.close(Entry(made[-1]), error.kind, {"error": str(error)})
             raise
         except QopsError as error:
             self.events.warn(f"this run is not recorded in {LEDGER_TABLE}: {error}")
             return Entry(None)
-        return Entry(result.lastrowid)
+        return Entry(made[-1])
 
     def close(self, entry: Entry, outcome: str, summary: Mapping[str, Any]) -> None:
         """Record how a run ended; say so where that cannot be done.

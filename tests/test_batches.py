@@ -85,6 +85,8 @@ def test_the_ledgers_own_commits_are_not_the_jobs(
     if at == 1:
         assert ran.code == 69
         assert counts(queue) == {"done": 15}
+        seen = [] if when == "before" else [("unavailable", 1)]
+        assert queue.rows("SELECT outcome, finished_at IS NOT NULL FROM qops_runs") == seen
         return
     assert (ran.code, ran.json["archived"], ran.err) == (0, 15, "")
     assert queue.rows("SELECT outcome, summary->>'$.archived' FROM qops_runs") == [("done", "15")]
