@@ -8,7 +8,7 @@ VENV := .venv/bin
 ANY_PYTHON = $$(test -x $(VENV)/python && echo $(VENV)/python || echo python3)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench server stop clean
+.PHONY: help setup demo test soak lint bench server stop clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,10 @@ demo: setup  ## show qops at work on a throwaway MySQL server
 test: setup  ## run the tests on a throwaway MySQL server (ARGS="-k archive": pytest's options)
 	@$(VENV)/python -m dev.server start
 	$(VENV)/python -m pytest -n $(WORKERS) $(ARGS)
+
+soak: setup  ## test concurrency and crashes for half an hour (ARGS="--minutes 5")
+	@$(VENV)/python -m dev.server start
+	$(VENV)/python -m dev.soak $(ARGS)
 
 lint: setup  ## check style, types and the direction of imports
 	$(VENV)/ruff check

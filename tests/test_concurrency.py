@@ -25,8 +25,8 @@ from tests.workload import check_nothing_open
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SECONDS = float(os.environ.get("QOPS_FLEET_SECONDS", "8"))
-SEED = int(os.environ.get("QOPS_FLEET_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
+SECONDS = float(os.environ.get("QOPS_TEST_SECONDS", "8"))
+SEED = int(os.environ.get("QOPS_TEST_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
 ROOT = Path(__file__).parent.parent
 LOOPS = (
     ("archive", "--batch", "50", "--pause", "0s"),
@@ -52,7 +52,7 @@ def maintain(
 
 def run_all(database: Database, folder: Path, strike: Callable[[Any], None] | None = None) -> list[Ran]:
     """Let a fleet and the loops of qops work on the queue at once; return how qops' runs ended."""
-    print(f"QOPS_FLEET_SEED={SEED}")  # noqa: T201 - to repeat it
+    print(f"QOPS_TEST_SEED={SEED}")  # noqa: T201 - to repeat it
     command = [sys.executable, "-m", "tests.fleet", database.url, str(SECONDS), str(SEED), str(folder)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as fleet:
         until = time.monotonic() + SECONDS

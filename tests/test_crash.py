@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
-ROUNDS = int(os.environ.get("QOPS_CRASH_ROUNDS", "10"))
-SEED = int(os.environ.get("QOPS_CRASH_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
+ROUNDS = int(os.environ.get("QOPS_TEST_ROUNDS", "10"))
+SEED = int(os.environ.get("QOPS_TEST_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
 COMMANDS = {
     "archive": ("archive", "--batch", "40", "--pause", "0s"),
     "failed": ("requeue", "--failed", "--batch", "20"),
@@ -104,7 +104,7 @@ def test_kill_9_at_any_moment_loses_nothing(queue: Database) -> None:
     A quarter of the finished jobs were copied to the archive by hand before, as an interrupted copy leaves them.
     """
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    print(f"QOPS_CRASH_SEED={SEED}")  # noqa: T201 - to repeat it
+    print(f"QOPS_TEST_SEED={SEED}")  # noqa: T201 - to repeat it
     before: dict[Any, dict[str, Any]] = {}
     open_entries = 0
     for _ in range(ROUNDS):
@@ -138,7 +138,7 @@ def test_kill_9_at_any_moment_loses_nothing(queue: Database) -> None:
 def test_sigterm_at_any_moment_settles_the_batch(queue: Database) -> None:
     """SIGTERM at random moments: 143 with a summary whose counts are what really moved, the entry closed with them."""
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    print(f"QOPS_CRASH_SEED={SEED}")  # noqa: T201 - to repeat it
+    print(f"QOPS_TEST_SEED={SEED}")  # noqa: T201 - to repeat it
     for _ in range(ROUNDS // 3):
         check_round(queue, chance, lambda victim: victim.process.terminate(), {0, 143}, {"done", "signal"})
 
@@ -146,7 +146,7 @@ def test_sigterm_at_any_moment_settles_the_batch(queue: Database) -> None:
 def test_kill_connection_at_any_moment_is_reported_honestly(queue: Database) -> None:
     """A session that the server ends at random moments: 69 (or done), and the counts are what really moved."""
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    print(f"QOPS_CRASH_SEED={SEED}")  # noqa: T201 - to repeat it
+    print(f"QOPS_TEST_SEED={SEED}")  # noqa: T201 - to repeat it
 
     def strike(victim: Victim) -> None:
         with suppress(MySQLdb.OperationalError):  # 1094: it is gone already
@@ -159,7 +159,7 @@ def test_kill_connection_at_any_moment_is_reported_honestly(queue: Database) -> 
 def test_kill_query_at_any_moment_is_reported_honestly(queue: Database) -> None:
     """A statement that the server interrupts at random moments: 75 (or done), and the counts are what really moved."""
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    print(f"QOPS_CRASH_SEED={SEED}")  # noqa: T201 - to repeat it
+    print(f"QOPS_TEST_SEED={SEED}")  # noqa: T201 - to repeat it
 
     def strike(victim: Victim) -> None:
         for _ in range(3):

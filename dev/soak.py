@@ -1,0 +1,43 @@
+"""The tests of concurrency and crashes for longer, over and over with new seeds: python -m dev.soak [--minutes N]."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = ("tests/test_concurrency.py", "tests/test_crash.py")
+FLEET_SECONDS, CRASH_ROUNDS = 60, 50  # of one turn
+TIMEOUT_SECONDS = 1800  # of one test
+
+
+def main(argv: list[str]) -> int:
+    """Take turns until the time is over or one fails; return its exit code, having said how to repeat it."""
+    parser = argparse.ArgumentParser(prog="dev.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30, help="how long to go on (at least one turn)")
+    parser.add_argument("--seed", type=int, help="the seed of the first turn")
+    arguments = parser.parse_args(argv)
+    until = time.monotonic() + 60 * arguments.minutes
+    seed = arguments.seed
+    while True:
+        seed = random.randrange(10**6) if seed is None else seed  # noqa: S311 - no secret
+        print(f"turn with --seed {seed}", flush=True)
+        environment = os.environ | {
+            "QOPS_TEST_SEED": str(seed),
+            "QOPS_TEST_SECONDS": str(FLEET_SECONDS),
+            "QOPS_TEST_ROUNDS": str(CRASH_ROUNDS),
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "--timeout", str(TIMEOUT_SECONDS), *TESTS]
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        if code or time.monotonic() > until:
+            return code
+        seed = None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
