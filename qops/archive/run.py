@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -131,29 +132,42 @@ class Run:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
         key: tuple[Any, ...] | None = None
         while True:
-            if self.stop.requested:
-                return "signal"
-            wanted = self._next_size()
-            if wanted == 0:
-                return "limit"
-            if self.options.max_runtime is not None and monotonic() - self.begun >= self.options.max_runtime:
-                return "runtime"
-            self.brake()
-            hold(
-                self.throttles,
-                max_wait=self.options.max_wait,
-                stop=self.stop,
-                events=self.events,
-                waited=self.waited,
-            )
-            if self.stop.requested:
-                return "signal"
-            started = monotonic()
+            try:
+                # The brake is asked first, also each time that a wait is over.
+                hold(
+                    (self.brake, *self.throttles),
+                    max_wait=min(self.options.max_wait, self._time_left()),
+                    stop=self.stop,
+                    events=self.events,
+                    waited=self.waited,
+                )
+            except Throttled:
+                if self._time_left() <= 0:
+                    return "runtime"
+                raise
+            if reason := self._why_stop():
+                return reason
+            started, wanted = monotonic(), self._next_size()
             batch = self.transactions.run(walk, partial(self._move, walk, key, wanted), self._count, self._count_retry)
             if batch.key is None or batch.seen < wanted:
                 return None
             key = batch.key
-            sleep(self._pause(monotonic() - started), self.stop)
+            if reason := self._why_stop():
+                return reason
+            sleep(min(self._pause(monotonic() - started), self._time_left()), self.stop)
+
+    def _why_stop(self) -> str | None:
+        if self.stop.requested:
+            return "signal"
+        if self._next_size() == 0:
+            return "limit"
+        return "runtime" if self._time_left() <= 0 else None
+
+    def _time_left(self) -> float:
+        """Return the seconds that the run may still take."""
+        if self.options.max_runtime is None:
+            return math.inf
+        return self.options.max_runtime - (monotonic() - self.begun)
 
     def _move(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int, connection: sa.Connection) -> Batch:
         return move_batch(connection, self.queue, walk, key, wanted)
