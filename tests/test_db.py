@@ -100,8 +100,7 @@ def test_a_deadlock_is_repeated_whole(rows: Database) -> None:
         tries.append(connection_id(connection))
         add(connection, 1)
         if len(tries) == 1:
-            helper = threading.Thread(target=cross, args=[tries[0]])
-            helper.start()
+            threading.Thread(target=cross, args=[tries[0]]).start()
         add(connection, 2)
         return "done"
 
