@@ -245,9 +245,9 @@ def transact(
 ) -> T:
     """Run `work` in one READ COMMITTED transaction and commit it; return what it returned.
 
-    Repeats and raises as `run_whole` does. The isolation level is asserted inside the transaction, because a
-    proxy that multiplexes connections can lose session settings; such a proxy stays with one server from START
-    TRANSACTION on.
+    Repeats and raises as `run_whole` does. A connection that was lost before is opened anew. The isolation level is
+    asserted inside the transaction, because a proxy that multiplexes connections can lose session settings; such a
+    proxy stays with one server from START TRANSACTION on.
     """
 
     def asserted(session: sa.Connection) -> T:
@@ -256,6 +256,8 @@ def transact(
         require_read_committed(level)
         return work(session)
 
+    if connection.invalidated:
+        connection.rollback()  # SQLAlchemy wants to hear that what was open then is over
     return run_whole(server, connection, asserted, attempts=attempts, stop=stop, on_retry=on_retry)
 
 

@@ -1,4 +1,4 @@
-"""A wire between qops and the server that breaks at a chosen COMMIT."""
+"""A wire between qops and the server that breaks at a chosen statement."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ if TYPE_CHECKING:
 
     from tests.conftest import Database
 
-COMMIT = b"\x03COMMIT"
-HEADER = 4
+HEADER = 5  # length, number, and the command: 3 is a query
+QUERY = b"\x03"
 
 
 @dataclass
 class Wire:
-    """What happens at the COMMIT number `at` (from 1, over all connections).
+    """What happens at the statement number `at` (from 1, over all connections) that contains `said`.
 
     `before`: the connection ends before the server hears of it; `after`: when the server has answered. With
-    `for_good` nobody can connect afterwards.
+    `for_good` nobody can connect afterwards. COMMIT is meant alone, not inside another word.
     """
 
     at: int
     when: str
+    said: str = "COMMIT"
     for_good: bool = False
-    commits: int = 0
+    heard: int = 0
     cut: threading.Event = field(default_factory=threading.Event)
 
     def is_due(self, packet: bytes) -> bool:
-        """Count a COMMIT and say whether it is the one."""
-        if packet[HEADER:].upper() != COMMIT:
+        """Count a statement that is meant, and say whether it is the one."""
+        command, text = packet[HEADER - 1 : HEADER], packet[HEADER:].decode(errors="replace")
+        meant = text == self.said if self.said == "COMMIT" else self.said in text
+        if command != QUERY or not meant:
             return False
-        self.commits += 1
-        return self.commits == self.at
+        self.heard += 1
+        return self.heard == self.at
 
 
 @contextlib.contextmanager
@@ -90,7 +93,7 @@ def _answer(server: socket.socket, client: socket.socket) -> None:
 
 def _read_packet(source: socket.socket) -> bytes:
     """Read one packet of the protocol: three bytes of length, a number, the payload."""
-    header = _read(source, HEADER)
+    header = _read(source, HEADER - 1)
     return header + _read(source, int.from_bytes(header[:3], "little")) if header else b""
 
 

@@ -92,6 +92,29 @@ def test_the_ledgers_own_commits_are_not_the_jobs(
     assert queue.rows("SELECT outcome, summary->>'$.archived' FROM qops_runs") == [("done", "15")]
 
 
+STATEMENTS = ("expires_at", "START TRANSACTION", "FORCE INDEX", "FOR UPDATE")
+LOST = [
+    *(("archived", said) for said in (*STATEMENTS, "INNODB STATUS", "INSERT INTO `jobs_archive`", "DELETE /*")),
+    *((name, said) for name in ("failed", "running", "scheduled") for said in (*STATEMENTS, "UPDATE /*")),
+]
+
+
+@pytest.mark.parametrize(("name", "said"), LOST)
+def test_a_connection_lost_anywhere_costs_one_batch(
+    queue: Database, qops: Callable[..., Ran], name: str, said: str
+) -> None:
+    """Lost at the brake, the throttle or any statement of the second batch: 69, one batch done, the entry closed."""
+    fill_all_states(queue, 400)
+    before, _ = all_rows(queue)
+    at = 3 if said == "START TRANSACTION" else 2
+    with broken_wire(queue, Wire(at, "after", said)) as wired:
+        ran = qops(*COMMANDS[name], "--url", wired.url, "--format", "json")
+    check_nothing_open(queue)
+    assert (ran.code, ran.json["error"]["kind"]) == (69, "unavailable"), ran
+    assert ran.json[COUNTED[name]] == check_moves(before, *all_rows(queue))[name] == 10
+    assert queue.value(f"SELECT summary->>'$.{COUNTED[name]}' FROM qops_runs WHERE finished_at") == "10"
+
+
 def waiting(queue: Database) -> Callable[[], bool]:
     """Return whether a session in this schema waits for a row lock."""
     return lambda: bool(
