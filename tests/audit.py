@@ -112,7 +112,7 @@ KINDS: dict[str, Callable[[Change], Any]] = {
         and c.attempts < c.max_attempts
     ),
     "promote": lambda c: (c.old_status, c.new_status) == ("scheduled", "pending") and c.available_at <= c.at,
-    "archive": lambda c: (c.old_status, c.new_status) == ("done", None),
+    "archive": lambda c: c.old_status in {"done", "failed"} and c.new_status is None,
 }
 """Every change that is right, and when. A claim of a job that is running is none, whatever its lease."""
 

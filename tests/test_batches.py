@@ -73,6 +73,16 @@ def test_the_fate_of_a_commit_without_an_answer_is_told(
         assert queue.value(f"SELECT summary->>'$.{COUNTED[name]}' FROM qops_runs WHERE finished_at") == str(moved)
 
 
+def test_a_named_job_whose_commit_was_not_answered_is_named(queue: Database, qops: Callable[..., Ran]) -> None:
+    """Jobs that were named are put back one by one: 69, the results so far, and the id whose fate is not known."""
+    fill(queue, 3, status="'failed'")
+    with broken_wire(queue, Wire(at=3, when="after")) as wired:
+        ran = qops("requeue", "3", "2", "1", "--url", wired.url, "--format", "json")
+    assert (ran.code, ran.json["requeued"], [row["id"] for row in ran.json["results"]]) == (69, 1, [3])
+    assert "whether job 2 was put back is not known" in ran.json["error"]["message"]
+    assert queue.rows("SELECT id FROM jobs WHERE status = 'failed'") == [(1,)]
+
+
 @pytest.mark.parametrize("at", [1, 4], ids=["opening", "closing"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_ledgers_own_commits_are_not_the_jobs(

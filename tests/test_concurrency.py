@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing, suppress
+from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,28 +21,32 @@ import pytest
 from tests import audit
 from tests.conftest import Database, Ran, run_here, start_process
 from tests.queues import init
-from tests.workload import check_nothing_open
+from tests.workload import all_rows, check_moves, check_nothing_open, fill_all_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SECONDS = float(os.environ.get("QOPS_TEST_SECONDS", "8"))
 SEED = int(os.environ.get("QOPS_TEST_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
 ROOT = Path(__file__).parent.parent
+ARCHIVE = ("archive", "--batch", "50", "--pause", "0s")
 LOOPS = (
-    ("archive", "--batch", "50", "--pause", "0s"),
-    ("requeue", "--expired", "--batch", "20"),
-    ("requeue", "--failed", "--batch", "20"),
-    ("promote", "--batch", "20"),
+    (ARCHIVE, (*ARCHIVE, "--state", "failed", "--older-than", "1s")),
+    (("requeue", "--expired", "--batch", "20"),),
+    (("requeue", "--failed", "--batch", "20"),),
+    (("promote", "--batch", "20"),),
 )
+"""What qops does meanwhile: in each loop its commands in turn, the loops beside one another."""
 
 
 def maintain(
-    database: Database, arguments: tuple[str, ...], until: float, strike: Callable[[Any], None] | None
+    database: Database, commands: Sequence[Sequence[str]], until: float, strike: Callable[[Any], None] | None
 ) -> list[Ran]:
-    """Run one command over and over until the time has come; `strike` each run if asked; return how they ended."""
+    """Run commands in turn until the time has come; `strike` each run if asked; return how they ended."""
     ended = []
-    while time.monotonic() < until:
+    for arguments in cycle(commands):
+        if time.monotonic() > until:
+            break
         process = start_process(*arguments, "--format", "json", url=database.url)
         if strike:
             strike(process)
@@ -58,10 +63,8 @@ def run_all(database: Database, folder: Path, strike: Callable[[Any], None] | No
         until = time.monotonic() + SECONDS
         ended: list[Ran] = []
         threads = [
-            threading.Thread(
-                target=lambda arguments=arguments: ended.extend(maintain(database, arguments, until, strike))
-            )
-            for arguments in LOOPS
+            threading.Thread(target=lambda commands=commands: ended.extend(maintain(database, commands, until, strike)))
+            for commands in LOOPS
         ]
         for thread in threads:
             thread.start()
@@ -140,6 +143,32 @@ def test_a_fleet_works_on_while_qops_is_killed(queue: Database, tmp_path: Path) 
     assert not any("Traceback" in ran.err for ran in ended if ran.code != -signal.SIGKILL)
     check_nothing_open(queue)
     check_all(queue, tmp_path)
-    for arguments in LOOPS:
+    for arguments in chain(*LOOPS):
         assert run_here(*arguments, "--url", queue.url).code == 0
     check_all(queue, tmp_path)
+
+
+def test_runs_side_by_side_share_the_work(queue: Database) -> None:
+    """Several runs of a command at once do each row once between them: their counts add up to what there was."""
+    commands = {
+        "archived": (3, ("archive", "--batch", "100", "--pause", "0s")),
+        "failed": (2, ("requeue", "--failed", "--batch", "50")),
+        "running": (2, ("requeue", "--expired", "--batch", "50")),
+        "scheduled": (2, ("promote", "--batch", "50")),
+    }
+    counted = {"archived": "archived", "failed": "requeued", "running": "requeued", "scheduled": "promoted"}
+    fill_all_states(queue, 6_000)
+    before, _ = all_rows(queue)
+    runs = [
+        (name, start_process(*arguments, "--format", "json", url=queue.url))
+        for name, (number, arguments) in commands.items()
+        for _ in range(number)
+    ]
+    total: Counter[str] = Counter()
+    for name, process in runs:
+        out, err = process.communicate(timeout=60)
+        ran = Ran(process.returncode, out, err)
+        assert (ran.code, ran.err) == (0, ""), name
+        total[name] += ran.json[counted[name]]
+    assert total == check_moves(before, *all_rows(queue))
+    assert total["archived"] == 3_000

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qops.archive.batch import move_batch
+from qops.archive.result import MAX_BATCH
 from qops.explain import explain
 from qops.pick import pick
 from qops.promote import promote_batch
 from qops.requeue.judge import Judge
 from qops.requeue.result import Outcome
+from qops.statements import archive as archiving
 from qops.statements import requeue as requeueing
 from qops.statements import worker as working
-from qops.statements.walk import Past, Walk, choose_walk, count_selected, next_keys
+from qops.statements.walk import Past, Walk, choose_walk, count_selected, lock_rows, next_keys
 from qops.worker import Worker
 from qops.worker.promotion import BATCH as PROMOTED_AT_ONCE
 from tests.accounts import account
@@ -135,6 +137,16 @@ def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, sess
     spent, batch = reads(session, partial(move_batch, session, queue, walk, key, BATCH))
     assert len(batch.moved) == BATCH
     assert spent <= 5 * BATCH
+
+
+def test_the_largest_batch_is_still_read_by_primary_key(big: Database, session: sa.Connection) -> None:
+    """10,000 ids are within what the range optimizer takes on; beyond it, it would scan and lock the table."""
+    queue = big.queue()
+    walk = walk_of(queue, "archive")
+    ids = [key[-1] for key in rows_of(session, next_keys(queue, walk, None, MAX_BATCH))]
+    for statement in (lock_rows(queue, walk, ids), archiving.delete_ids(queue, ids), archiving.copy_ids(queue, ids)):
+        lines = [line for line in plan_of(session, statement) if line.table == "jobs"]
+        assert [(line.access, line.key) for line in lines] == [("range", "PRIMARY")]
 
 
 def test_requeue_and_promote_read_a_small_multiple_of_their_rows(big: Database, session: sa.Connection) -> None:
