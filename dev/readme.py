@@ -14,7 +14,7 @@ import typer
 from qops.cli.command import Common
 from qops.cli.main import app
 from qops.privileges import NEEDS, grant
-from qops.settings import QueueSettings
+from qops.queue_settings import QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

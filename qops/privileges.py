@@ -14,7 +14,7 @@ from qops.db import quote_account, quote_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 LEDGER_TABLE = "qops_runs"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qops.db import Server
     from qops.events import Events
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 PLAN_BOUND = 100_000
 MAX_PAUSE_SECONDS = 1.0

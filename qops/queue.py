@@ -7,25 +7,21 @@ before any row changes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import UnaryExpression, quoted_name
 
-from qops.db import statement
+from qops.columns import INTEGERS, TEXTS, TIMES, ColumnFact, bare_table, describe, require_whole
+from qops.configfile import nearest
 from qops.errors import Misconfigured
 from qops.indexes import Index, describe_indexes, gives_order
-from qops.settings import ROLES, STATES, QueueSettings, StateValue, nearest
+from qops.order import choose_order, decisive_order
+from qops.queue_settings import ROLES, STATES, QueueSettings, StateValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-TIMES = frozenset({"timestamp", "datetime"})
 ROLE_TYPES: Mapping[str, frozenset[str]] = {
     "id": INTEGERS | {"char", "varchar"},
     "status": INTEGERS | {"char", "varchar", "enum"},
@@ -39,40 +35,6 @@ ROLE_TYPES: Mapping[str, frozenset[str]] = {
     "created_at": TIMES,
     "finished_at": TIMES,
 }
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
-
-
-@dataclass(frozen=True)
-class ColumnFact:
-    """One column as information_schema describes it."""
-
-    name: str
-    data_type: str
-    column_type: str
-    nullable: bool
-    length: int | None
-    precision: int | None
-    charset: str | None
-    collation: str | None
-    extra: str
-
-    @property
-    def generated(self) -> bool:
-        """Whether the server computes it (`DEFAULT_GENERATED` is an ordinary default)."""
-        return "VIRTUAL GENERATED" in self.extra or "STORED GENERATED" in self.extra
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The members of an ENUM, in order; empty for other types."""
-        if self.data_type != "enum":
-            return ()
-        return tuple(_ESCAPED.sub(_unescape, label) for label in _LABEL.findall(self.column_type))
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return "'" if match[1] is None else _ESCAPES.get(match[1], match[1])
 
 
 @dataclass(frozen=True)
@@ -224,30 +186,6 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
     )
 
 
-def require_whole(connection: sa.Connection, table: sa.Table) -> None:
-    """Raise the server's refusal where this account may not read every column of `table`.
-
-    information_schema leaves out what an account may not see: moving or judging a row by the rest of it would lose
-    or overlook something. Opens a transaction.
-    """
-    connection.execute(sa.select(sa.text("*")).select_from(table).limit(0))
-
-
-def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
-    """Return the columns of a table in order, as far as this account may see them; empty if it sees none."""
-    rows = connection.execute(statement("columns"), {"schema": schema, "table": table})
-    return {row.name: ColumnFact(**{**row._mapping, "nullable": row.nullable == "YES"}) for row in rows}  # noqa: SLF001
-
-
-def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.Table:
-    """Return a Table with quoted names and no more knowledge of types than binding values needs."""
-    return sa.Table(
-        quoted_name(name, quote=True),
-        sa.MetaData(),
-        *(sa.Column(quoted_name(column, quote=True)) for column in facts or {}),
-    )
-
-
 def _choose_columns(settings: QueueSettings, facts: Mapping[str, ColumnFact]) -> dict[str, str]:
     by_lower = {name.lower(): name for name in facts}
     taken = {column.lower() for column in settings.columns.values() if column is not None}
@@ -311,56 +249,6 @@ def _misfit(status: ColumnFact, value: StateValue) -> str | None:
     if status.length is not None and len(str(value)) > status.length:
         return f"it is longer than {status.length} characters"
     return None
-
-
-def choose_order(
-    settings: QueueSettings, table: sa.Table, columns: Mapping[str, sa.Column[Any]]
-) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the claim's ORDER BY; an item is a role or a column, optionally with `asc` or `desc`."""
-    written = settings.order
-    if written is None:
-        written = ("priority desc", "id") if "priority" in columns else ("id",)
-    known: dict[str, sa.Column[Any]] = {name.lower(): column for name, column in table.columns.items()}
-    known |= columns
-    chosen: list[sa.ColumnElement[Any]] = []
-    for item in written:
-        name, direction = _split_direction(item, known)
-        column = known.get(name.lower())
-        if column is None:
-            raise Misconfigured(
-                f"[queues.{settings.name}] order names {name!r}, which is neither a role nor a column of table "
-                f"{settings.table!r}; {nearest(name, [*columns, *table.columns.keys()])}"
-            )
-        chosen.append(column.desc() if direction == "desc" else column)
-    return tuple(chosen)
-
-
-def decisive_order(
-    order: Sequence[sa.ColumnElement[Any]], roles: Mapping[str, sa.Column[Any]]
-) -> list[tuple[str, bool]]:
-    """Return an order as (column, descending), without the status, which is fixed, and what follows the id."""
-    kept: list[tuple[str, bool]] = []
-    for name, descending in map(direction, order):
-        if name != roles["status"].name:
-            kept.append((name, descending))
-        if name == roles["id"].name:
-            break
-    return kept
-
-
-def direction(part: sa.ColumnElement[Any]) -> tuple[str, bool]:
-    """Return a key part's column name, and whether it is descending."""
-    if isinstance(part, UnaryExpression):
-        return str(part.element.name), part.modifier is operators.desc_op
-    return str(part.name), False
-
-
-def _split_direction(item: str, known: Mapping[str, object]) -> tuple[str, str]:
-    """Return name and direction of one item of `order`; a column may be called `desc`, or `my desc`."""
-    words = item.rsplit(None, 1)
-    if item.lower() not in known and len(words) > 1 and words[1].lower() in {"asc", "desc"}:
-        return words[0].strip(), words[1].lower()
-    return item.strip(), "asc"
 
 
 def _offset_minutes(clock: str) -> int:

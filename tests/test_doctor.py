@@ -28,9 +28,10 @@ from qops.doctor.facts import (
     Session,
     TableFacts,
     Transaction,
+    Unknown,
     Wanted,
 )
-from qops.doctor.model import Check, Unknown, passed
+from qops.doctor.model import Check, passed
 from qops.purge import Blocker, PurgeLag
 from tests.conftest import Database, Ran, fresh_database, run_here, run_process, wait_until
 from tests.queues import (

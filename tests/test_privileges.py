@@ -11,7 +11,7 @@ import pytest
 
 from qops.cli.main import app
 from qops.privileges import NEEDS, grant, grants_for
-from qops.settings import QueueSettings
+from qops.queue_settings import QueueSettings
 from tests.accounts import account
 from tests.conftest import Database, Ran, fresh_database, run_here
 from tests.queues import fill, init

@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from dev import server as throwaway
+from qops.columns import require_whole
 from qops.db import open_server
 from qops.errors import Misconfigured, PrivilegeMissing, QopsError
-from qops.queue import QueueTable, load, require_whole
-from qops.settings import STATES, Flags
+from qops.queue import QueueTable, load
+from qops.queue_settings import STATES
+from qops.settings import Flags
 from qops.settings import load as load_settings
 from tests.accounts import account
 from tests.conftest import Database, fresh_database, run_here

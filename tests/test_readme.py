@@ -26,7 +26,8 @@ from qops.doctor.audit import choose as choose_checks
 from qops.doctor.facts import Limits
 from qops.health.thresholds import HealthThresholds, thresholds
 from qops.privileges import NEEDS
-from qops.settings import QUEUE_KEYS, ROLES, STATES, Flags, QueueSettings, load
+from qops.queue_settings import QUEUE_KEYS, ROLES, STATES, QueueSettings
+from qops.settings import Flags, load
 from qops.worker import open_worker
 from tests import queues
 from tests.accounts import account

@@ -12,11 +12,11 @@ import pytest
 
 from dev.server import client_command
 from qops.indexes import Index, IndexPart
+from qops.queue_settings import QueueSettings
 from qops.schema import ddl
 from qops.schema.indexes import INDEXES, Shape
 from qops.schema.queue_table import new_shape
 from qops.schema.tables import archive_table, ledger_table, queue_table
-from qops.settings import QueueSettings
 
 if TYPE_CHECKING:
     from tests.conftest import Database

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qops.errors import Misconfigured
-from qops.settings import Flags, QueueSettings, Settings, duration, load
+from qops.queue_settings import QueueSettings
+from qops.settings import Flags, Settings, duration, load
 from tests.queues import ARTICLE_TOML, GUIDE_TOML, RECIPE_TOML, write_config
 
 if TYPE_CHECKING:

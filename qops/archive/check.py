@@ -11,8 +11,9 @@ from qops.errors import Misconfigured, PrivilegeMissing
 
 if TYPE_CHECKING:
     from qops.archive.result import Options
+    from qops.columns import ColumnFact
     from qops.db import Server
-    from qops.queue import ColumnFact, QueueTable
+    from qops.queue import QueueTable
 
 
 def check_tables(connection: sa.Connection, queue: QueueTable) -> None:

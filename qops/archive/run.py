@@ -15,9 +15,10 @@ from qops.archive.result import Options, Refused, Result, Wait
 from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
+from qops.columns import require_whole
 from qops.errors import Failure, QopsError, TryLater
 from qops.ledger import Ledger
-from qops.queue import QueueTable, load, require_whole
+from qops.queue import QueueTable, load
 from qops.statements import archive as st
 from qops.statements.walk import Past, Walk, choose_walk
 from qops.throttle import PurgeLagThrottle, Throttled, hold
@@ -25,7 +26,7 @@ from qops.throttle import PurgeLagThrottle, Throttled, hold
 if TYPE_CHECKING:
     from qops.db import Server
     from qops.events import Events
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 UNDATED_BOUND = 10_000
 PAUSE_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers

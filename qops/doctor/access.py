@@ -12,19 +12,19 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from qops.children import find_children
+from qops.columns import bare_table
 from qops.db import DENIED, STATEMENT_BINLOG, errno, prose, statement
 from qops.doctor.facts import Access, Missing
 from qops.explain import explain
 from qops.privileges import LEDGER_TABLE, NEEDS, Need, grant
 from qops.purge import read_purge
-from qops.queue import bare_table
 from qops.statements import archive, requeue, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from qops.queue import QueueTable
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 NOT_TRIED = frozenset({"init", "doctor"})
 """DDL cannot be tried without doing it; what doctor lacks shows in its own checks."""

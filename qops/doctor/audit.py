@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from qops.configfile import nearest
 from qops.doctor import checks_server, checks_table
 from qops.doctor.facts import Limits
 from qops.doctor.model import Check, NotKnownError, Outcome, Result
 from qops.errors import Misconfigured, UsageError
 from qops.report import worst
-from qops.settings import duration, nearest
+from qops.settings import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

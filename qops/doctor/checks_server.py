@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qops.doctor.model import Check, NotKnownError, Outcome, Unknown, advice, known, passed
+from qops.doctor.facts import Unknown
+from qops.doctor.model import Check, NotKnownError, Outcome, advice, known, passed
 from qops.versions import lock_tables_stall
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
 
+from qops.columns import TIMES
 from qops.db import (
     DENIED,
     INTERRUPTED,
@@ -38,15 +39,15 @@ from qops.doctor.facts import (
     Session,
     TableFacts,
     Transaction,
+    Unknown,
 )
-from qops.doctor.model import Unknown
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
 from qops.privileges import Need, grant
 from qops.purge import describe_connections, read_purge, read_transactions
-from qops.queue import TIMES, QueueTable, load
+from qops.queue import QueueTable, load
 from qops.statements.worker import select_claim
 
 if TYPE_CHECKING:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qops.doctor.model import Unknown
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qops.purge import PurgeLag
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """In place of a fact: why it could not be read, and the GRANT or other remedy that makes it readable."""
+
+    reason: str
+    remedy: str | None = None
+
 
 UNREAD = Unknown("it was not read")
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from qops.doctor.facts import Unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qops.doctor.facts import Facts
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """In place of a fact: why it could not be read, and the GRANT or other remedy that makes it readable."""
-
-    reason: str
-    remedy: str | None = None
 
 
 class NotKnownError(Exception):

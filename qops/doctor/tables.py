@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from qops.db import quote_name
-from qops.doctor.facts import Drift, DriftFacts, IndexFacts, TableFacts, Wanted
-from qops.doctor.model import Unknown
+from qops.doctor.facts import Drift, DriftFacts, IndexFacts, TableFacts, Unknown, Wanted
 from qops.errors import Misconfigured
 from qops.schema import ddl
 from qops.schema.facts import read_table
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from qops.indexes import Index
     from qops.queue import QueueTable
+    from qops.queue_settings import QueueSettings
     from qops.schema.facts import TableFacts as SchemaFacts
-    from qops.settings import QueueSettings
 
 INDEX_ACTIONS = frozenset({"add-index", "show-index"})
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from qops.queue import QueueTable
-    from qops.settings import StateValue
+    from qops.queue_settings import StateValue
 
 BOUND = 10_000
 """Rows of one state that are looked at: exact below, `at_least` above. Some 10 ms where the rows are in memory."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from qops.db import Server
     from qops.queue import QueueTable
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 T = TypeVar("T")
 

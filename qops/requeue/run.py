@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
+from qops.columns import INTEGERS, require_whole
 from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
 from qops.errors import Failure, QopsError, TryLater, UsageError
 from qops.ledger import Ledger
 from qops.pick import pick
-from qops.queue import INTEGERS, QueueTable, load, require_whole
+from qops.queue import QueueTable, load
 from qops.requeue.judge import Judge
 from qops.requeue.result import Options, Outcome, Result, Verdict
 from qops.statements import requeue as st
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from qops.events import Events
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 PAUSE_FACTOR = 1.0  # rest as long as the last batch took
 MAX_PAUSE_SECONDS = 1.0

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qops.columns import TEXTS, TIMES
 from qops.db import quote_name
 from qops.errors import Misconfigured
-from qops.queue import TEXTS, TIMES
 from qops.schema import ddl
 from qops.schema.findings import Findings, compare_storage
 from qops.schema.tables import archive_table, archived, existing_column
 
 if TYPE_CHECKING:
-    from qops.queue import ColumnFact
+    from qops.columns import ColumnFact
+    from qops.queue_settings import QueueSettings
     from qops.schema.facts import TableFacts
     from qops.schema.queue_table import Source
-    from qops.settings import QueueSettings
 
 _RANK = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _LENGTH_BYTE = 255  # a VARCHAR of more bytes has two bytes for its length, and to change that copies the table

@@ -13,7 +13,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import quoted_name
 from sqlalchemy.types import UserDefinedType
 
-from qops.queue import direction
+from qops.order import direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from qops.columns import ColumnFact, bare_table, describe
 from qops.db import quote_name, statement
 from qops.errors import Misconfigured
 from qops.indexes import Index, describe_indexes
-from qops.queue import ColumnFact, bare_table, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

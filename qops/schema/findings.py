@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from qops.columns import INTEGERS, TEXTS
 from qops.db import quote_name
-from qops.queue import INTEGERS, TEXTS
 from qops.schema import ddl
 from qops.schema.indexes import describe
 from qops.schema.result import Action, Drift, When
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.schema import ExecutableDDLElement
 
+    from qops.columns import ColumnFact
     from qops.indexes import Index
-    from qops.queue import ColumnFact
     from qops.schema.facts import TableFacts
 
 MISSING = "missing"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qops.indexes import gives_order
-from qops.queue import decisive_order, direction
+from qops.order import decisive_order, direction
 from qops.schema.ddl import Key
 
 if TYPE_CHECKING:

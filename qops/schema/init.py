@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qops.clock import Stop
     from qops.db import Server
     from qops.events import Events
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 NAMED = 6  # objects in the one-line message; all of them are in the report
 

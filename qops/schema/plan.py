@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from qops.settings import QueueSettings
+    from qops.queue_settings import QueueSettings
 
 
 def make_plan(

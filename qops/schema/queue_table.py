@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from qops.columns import INTEGERS, TIMES, ColumnFact
 from qops.db import quote_name
 from qops.errors import Misconfigured
-from qops.queue import INTEGERS, ROLE_TYPES, TIMES, ColumnFact, needed_states
+from qops.queue import ROLE_TYPES, needed_states
 from qops.schema import ddl
 from qops.schema.findings import MISSING, Findings, compare_storage
 from qops.schema.indexes import Shape, columns_of, describe
@@ -28,8 +29,8 @@ from qops.schema.tables import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qops.queue_settings import QueueSettings, StateValue
     from qops.schema.facts import TableFacts
-    from qops.settings import QueueSettings, StateValue
 
 COMPARED_TIMES = ("lease_until", "available_at", "finished_at")
 CLEARED = ("claimed_by", "lease_until", "finished_at")

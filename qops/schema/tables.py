@@ -8,15 +8,15 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from qops.errors import Misconfigured
+from qops.order import choose_order
 from qops.privileges import LEDGER_TABLE
-from qops.queue import choose_order
+from qops.queue_settings import STATES, QueueSettings, StateValue
 from qops.schema.ddl import Key, Verbatim, quoted
-from qops.settings import STATES, QueueSettings, StateValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qops.queue import ColumnFact
+    from qops.columns import ColumnFact
 
 ROLE_ORDER = (
     "id",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qops.indexes import Index
     from qops.queue import QueueTable
-    from qops.settings import StateValue
+    from qops.queue_settings import StateValue
 
 
 @dataclass(frozen=True)

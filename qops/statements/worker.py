@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from qops.columns import bare_table
 from qops.db import quote_name
-from qops.queue import bare_table
 from qops.statements.common import LIMIT, claimable, set_roles
 from qops.statements.walk import Walk, force_index
 

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from qops.configfile import nearest
 from qops.errors import Misconfigured
-from qops.settings import nearest
 from qops.statements import worker as st
 from qops.worker.session import Prepared, prepare
 

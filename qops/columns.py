@@ -1,0 +1,77 @@
+"""A table's columns as information_schema describes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.sql.elements import quoted_name
+
+from qops.db import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+TIMES = frozenset({"timestamp", "datetime"})
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
+
+
+@dataclass(frozen=True)
+class ColumnFact:
+    """One column as information_schema describes it."""
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: bool
+    length: int | None
+    precision: int | None
+    charset: str | None
+    collation: str | None
+    extra: str
+
+    @property
+    def generated(self) -> bool:
+        """Whether the server computes it (`DEFAULT_GENERATED` is an ordinary default)."""
+        return "VIRTUAL GENERATED" in self.extra or "STORED GENERATED" in self.extra
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The members of an ENUM, in order; empty for other types."""
+        if self.data_type != "enum":
+            return ()
+        return tuple(_ESCAPED.sub(_unescape, label) for label in _LABEL.findall(self.column_type))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return "'" if match[1] is None else _ESCAPES.get(match[1], match[1])
+
+
+def require_whole(connection: sa.Connection, table: sa.Table) -> None:
+    """Raise the server's refusal where this account may not read every column of `table`.
+
+    information_schema leaves out what an account may not see: moving or judging a row by the rest of it would lose
+    or overlook something. Opens a transaction.
+    """
+    connection.execute(sa.select(sa.text("*")).select_from(table).limit(0))
+
+
+def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
+    """Return the columns of a table in order, as far as this account may see them; empty if it sees none."""
+    rows = connection.execute(statement("columns"), {"schema": schema, "table": table})
+    return {row.name: ColumnFact(**{**row._mapping, "nullable": row.nullable == "YES"}) for row in rows}  # noqa: SLF001
+
+
+def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.Table:
+    """Return a Table with quoted names and no more knowledge of types than binding values needs."""
+    return sa.Table(
+        quoted_name(name, quote=True),
+        sa.MetaData(),
+        *(sa.Column(quoted_name(column, quote=True)) for column in facts or {}),
+    )
