@@ -81,8 +81,20 @@ def interruptible() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def _raise(signum: int, _frame: FrameType | None) -> None:
+def _raise(signum: int, frame: FrameType | None) -> None:
+    if _is_importing(frame):
+        # An exception in the middle of its initialisation crashes the driver's C module (SIGSEGV). Nothing has been
+        # done yet and nothing said.
+        os._exit(128 + signum)
     raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def die_on_signals() -> None:
@@ -107,6 +119,8 @@ def die_on_signals() -> None:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, _raise)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background job ignores it
+        signal.signal(signal.SIGINT, _raise)
     threading.Thread(target=watch, name="signals", daemon=True).start()
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ from tests.queues import init
 from tests.workload import all_rows, check_moves, check_nothing_open, fill_all_states
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 ROUNDS = int(os.environ.get("QOPS_TEST_ROUNDS", "10"))
 SEED = int(os.environ.get("QOPS_TEST_SEED", str(random.randrange(10**6))))  # noqa: S311 - no secret
@@ -168,6 +170,17 @@ def test_kill_query_at_any_moment_is_reported_honestly(queue: Database) -> None:
 
     for _ in range(ROUNDS // 3):
         check_round(queue, chance, strike, {0, 75}, {"done", "error", "try-later"})
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_modules_are_loaded_raises_nothing(tmp_path: Path, signum: signal.Signals) -> None:
+    """While a module is imported a signal ends the process at once: an exception there crashes the driver's own."""
+    (tmp_path / "slow.py").write_text(f"import os\nos.kill(os.getpid(), {int(signum)})\nwhile True: pass\n")
+    program = "from qops.clock import die_on_signals; die_on_signals(); import slow"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signum, "", "")
 
 
 def check_round(
