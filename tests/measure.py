@@ -36,7 +36,8 @@ def reads(connection: sa.Connection, work: Callable[[], T]) -> tuple[int, T]:
 def plan_of(connection: sa.Connection, statement: sa.Executable, **values: object) -> list[PlanLine]:
     """Return the plan of any statement, also of one that changes rows."""
     compiled: Any = statement.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True})  # type: ignore[attr-defined]
-    arguments = tuple((compiled.params | values)[name] for name in compiled.positiontup)
+    bound = compiled.params | values
+    arguments = tuple(bound[name] for name in compiled.positiontup)
     rows = connection.exec_driver_sql(f"EXPLAIN FORMAT=TRADITIONAL {compiled.string}", arguments).mappings()
     return [PlanLine(row["table"], row["type"], row["key"], row["Extra"] or "") for row in rows]
 
