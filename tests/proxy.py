@@ -69,7 +69,7 @@ def _carry(client: socket.socket, server: socket.socket, wire: Wire) -> None:
     answers.start()
     with client, server:
         with contextlib.suppress(OSError):
-            while packet := _read_packet(client):
+            while packet := read_packet(client):
                 if wire.is_due(packet):
                     # With the client's end closed, the answer is read from the server and reaches nobody.
                     wire.cut.set()
@@ -91,7 +91,7 @@ def _answer(server: socket.socket, client: socket.socket) -> None:
             client.sendall(data)
 
 
-def _read_packet(source: socket.socket) -> bytes:
+def read_packet(source: socket.socket) -> bytes:
     """Read one packet of the protocol: three bytes of length, a number, the payload."""
     header = _read(source, HEADER - 1)
     return header + _read(source, int.from_bytes(header[:3], "little")) if header else b""
