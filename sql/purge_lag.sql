@@ -3,7 +3,7 @@
 -- MySQL 8.0 and later. Needs PROCESS, and for the last query SELECT on performance_schema.
 -- Reads no table of the application and opens no read view.
 
--- 1. The numbers. In the report that this prints, look for
+-- 1. The numbers. In the report that this prints (`mysql --batch --raw` keeps its lines), look for
 --
 --      Trx id counter 42055
 --      Purge done for trx's n:o < 2005 undo n:o < 0 state: running
@@ -15,7 +15,7 @@
 --    The history list length alone is no alarm: it is truncated lazily and can stand at thousands on an idle
 --    server whose purge has caught up (then the counter is 1 to 3 ahead).
 --    With 0 read views nobody stops purge, and it will catch up by itself.
-SHOW ENGINE INNODB STATUS\G
+SHOW ENGINE INNODB STATUS;
 
 -- 2. Who may hold a read view, oldest first. Certain where lock_structs is 0.
 --

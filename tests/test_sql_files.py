@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import MySQLdb
 import pytest
 
+from dev.server import client_command
 from qops.statements import worker as st
 from qops.statements.walk import Past, choose_walk
 from qops.worker import LeaseLost, Worker
@@ -174,6 +176,32 @@ def test_a_file_says_what_it_is(name: str) -> None:
     assert "MySQL 8.0 and later" in text
     assert re.search(r"^--    \+-+\+", text, re.MULTILINE)
     assert max(map(len, text.splitlines())) <= 120
+
+
+def mysql(database: Database, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in MySQL's own client as `mysql <file` does: in batch mode, with the client's own defaults."""
+    client = client_command()
+    if client is None:
+        pytest.skip("there is no MySQL client here")
+    login = [f"--host={database.host}", f"--port={database.port}", f"--user={database.user}", database.name]
+    command = [*client, "--no-defaults", "--batch", *([f"--password={database.password}"] if database.password else [])]
+    return subprocess.run([*command, *login], input=script, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SQL.glob("*.sql")))
+def test_the_client_runs_a_file_to_its_end(client: Any, database: Database, name: str) -> None:
+    """Every file, run as it stands by MySQL's own client in batch mode, ends with exit code 0: also the last line."""
+    fill(database, 3)
+    text = (SQL / f"{name}.sql").read_text(encoding="utf-8")
+    ran = mysql(database, f"{text}\nSELECT 'it ended' AS here;\n")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "it ended"
+
+
+def test_a_file_that_is_wrong_would_be_noticed(client: Any, database: Database) -> None:
+    """The client ends with 1 at a statement that the server refuses, and goes no further."""
+    ran = mysql(database, "SELECT 1 FROM jobs;\nSELECT nothing FROM jobs;\nSELECT 'it ended' AS here;\n")
+    assert (ran.returncode, "it ended" in ran.stdout) == (1, False)
 
 
 def test_a_job_goes_its_way_by_files_alone(client: Any, database: Database) -> None:
