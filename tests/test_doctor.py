@@ -32,6 +32,7 @@ from qops.doctor.facts import (
     Wanted,
 )
 from qops.doctor.model import Check, passed
+from qops.doctor.report import report
 from qops.purge import Blocker, PurgeLag
 from tests.conftest import Database, Ran, fresh_database, run_here, run_process, wait_until
 from tests.queues import (
@@ -122,8 +123,8 @@ def test_a_new_queue_on_a_read_committed_server_has_no_finding(queue: Database) 
     assert (document["verdict"], document["queue"]) == ("ok", "jobs")
 
 
-def test_the_document_has_the_contracts_keys(database: Database) -> None:
-    """Every key of the contract is there, and every check has a stable id of the list."""
+def test_the_document_has_the_documented_keys(database: Database) -> None:
+    """Every documented key is there, and every check has a stable id of the list."""
     init(database)
     document = examine(database)
     assert set(document) == {"verdict", "queue", "server", "checks"}
@@ -152,7 +153,7 @@ def test_the_table_shows_which_server_answered(database: Database, qops: Callabl
 
 
 def test_only_and_skip_choose(queue: Database, tmp_path: Path) -> None:
-    """`--only` and `--skip` are exact, [doctor] skip works as --skip does, and prerequisites run unreported."""
+    """`--only` and `--skip` are exact, [doctor] skip works as --skip does, and what passes first is not reported."""
     assert [c["id"] for c in examine(queue, "--only", "claim-plan", "--only", "clock")["checks"]] == [
         "claim-plan",
         "clock",
@@ -161,6 +162,45 @@ def test_only_and_skip_choose(queue: Database, tmp_path: Path) -> None:
     assert {c["id"] for c in examine(queue, "--skip", "clock")["checks"]} == everything - {"clock"}
     config = str(write_config(tmp_path, '[doctor]\nskip = ["sql-mode"]\n'))
     assert {c["id"] for c in examine(queue, "--config", config)["checks"]} == everything - {"sql-mode"}
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "statuses"),
+    [
+        (("--only", "claim-index"), "critical", {"storage-engine": "critical", "claim-index": "skipped"}),
+        (("--only", "claim-plan"), "critical", {"storage-engine": "critical", "claim-plan": "skipped"}),
+        (("--only", "claim-index", "--skip", "storage-engine"), "unknown", {"claim-index": "skipped"}),
+        (("--only", "claim-plan", "--skip", "storage-engine"), "unknown", {"claim-plan": "skipped"}),
+        (("--only", "sql-mode"), "ok", {"sql-mode": "pass"}),
+    ],
+)
+def test_a_check_that_could_not_be_made_is_no_all_clear(
+    database: Database, *, options: tuple[str, ...], verdict: str, statuses: dict[str, str]
+) -> None:
+    """A wanted check that was skipped never gives "ok", and what is the cause is reported, or named if left out."""
+    database.execute("CREATE TABLE jobs (id INT PRIMARY KEY)")  # without a status
+    document = examine(database, *options)
+    assert document["verdict"] == verdict
+    assert {one["id"]: one["status"] for one in document["checks"]} == statuses
+    for one in document["checks"]:
+        if one["status"] == "skipped":
+            assert one["observed"].startswith("storage-engine is critical")
+            assert ("status" in one["observed"]) == ("storage-engine" not in statuses)
+
+
+def test_without_the_cause_the_rest_is_no_all_clear(queue: Database) -> None:
+    """`--skip` of the check that fails leaves its dependents unknown: exit 1."""
+    queue.execute("DROP TABLE jobs")
+    document = examine(queue, "--skip", "storage-engine")
+    assert document["verdict"] == "unknown"
+    assert {id_ for id_, status in findings(document).items() if status == "skipped"} == TABLE_CHECKS
+
+
+def test_nothing_to_check_is_a_usage_error(qops: Callable[..., Ran], tmp_path: Path) -> None:
+    """Where all that was asked for is left out again, nothing was checked, and that is exit 64."""
+    assert qops("doctor", "--only", "clock", "--skip", "clock").code == 64
+    every = ", ".join(f'"{check.id}"' for check in CHECKS)
+    assert qops("doctor", "--config", str(write_config(tmp_path, f"[doctor]\nskip = [{every}]\n"))).code == 64
 
 
 @pytest.mark.parametrize("option", ["--only", "--skip", "--explain"])
@@ -576,8 +616,8 @@ def server(version: str, numbers: tuple[int, ...], flavor: str = "MySQL", commen
 
 def result(facts: Facts, id_: str) -> Any:
     """Return the result of one check."""
-    (only,) = audit(facts, [id_]).results
-    return only
+    (wanted,) = (one for one in audit(facts, [id_]).results if one.id == id_)
+    return wanted
 
 
 def test_healthy_facts_pass_every_check() -> None:
@@ -747,7 +787,9 @@ def test_another_product_skips_everything_else() -> None:
     statuses = {one.id: one.status for one in found.results}
     assert statuses.pop("server-version") == "critical"
     assert set(statuses.values()) == {"skipped"}
-    assert all("MariaDB 10.11.6" in str(one.observed) for one in found.results)
+    observed = {one.observed for one in found.results if one.status == "skipped"}
+    assert observed == {"server-version is critical"}
+    assert "MariaDB 10.11.6" in str(found.results[0].observed)
 
 
 def test_a_skipped_check_skips_its_own_dependents() -> None:
@@ -769,6 +811,29 @@ def test_a_check_that_crashes_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(found, Audit)
     assert [one.status for one in found.results] == ["unknown", "pass"]
     assert "ZeroDivisionError: oh" in str(found.results[0].observed)
+
+
+def test_the_table_says_a_cause_once() -> None:
+    """What may not be seen is said at one check and each GRANT printed once; no row is wider than a screen."""
+    denied = Unknown(
+        "SELECT command denied to user 'a'@'b' for table 'jobs'", "GRANT SELECT ON `app`.`jobs` TO 'a'@'%';"
+    )
+    names = ("table", "indexes", "plan", "clock", "drift")
+    refusal = f"{denied.reason}, at length: {'x' * 60}"
+    grants = [denied.remedy, "GRANT UPDATE …;"]
+    access = tuple(
+        Access(command, tuple(Missing("", "table", "do", refusal, str(one), optional=False) for one in grants))
+        for command in ("archive", "requeue", "promote")
+    )
+    blind = replace(HEALTHY, **dict.fromkeys(names, denied), access=access)  # type: ignore[arg-type]
+    shown = report(audit(blind), "warning")
+    rows = {id_: observed for id_, _, observed in shown.tables[1].rows}
+    assert rows["storage-engine"] == denied.reason
+    assert {rows[id_] for id_ in TABLE_CHECKS - {"privileges"}} == {"as storage-engine"}
+    assert max(len(observed) for observed in rows.values()) <= 120
+    text = "\n".join(shown.lines)
+    assert [text.count(line) for line in (*map(str, grants), refusal)] == [1, 1, 1]
+    assert f"archive, requeue, promote cannot do: {refusal}" in text
 
 
 def test_every_prerequisite_exists_and_severities_are_known() -> None:

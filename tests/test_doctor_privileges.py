@@ -61,9 +61,8 @@ def reported(result: dict[str, Any]) -> set[str]:
     """Return the commands that the check says cannot run."""
     if result["status"] == "pass":
         return set()
-    return {part.strip().split()[0] for part in result["observed"].rpartition(" not active; ")[2].split("; ")} & set(
-        COMMANDS
-    )
+    parts = result["observed"].rpartition(" not active; ")[2].split("; ")
+    return {command for part in parts for command in part.partition(" cannot ")[0].split(", ")} & set(COMMANDS)
 
 
 def compare(database: Database, limited: Database) -> dict[str, Any]:

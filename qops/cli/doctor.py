@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qops.cli.command import Invocation
 from qops.cli.options import FailOn
-from qops.report import Report, Table, verdict_exit_code
+from qops.report import Report, Table
 
 if TYPE_CHECKING:
-    from qops.doctor.audit import Audit
-    from qops.doctor.facts import ServerFacts
-    from qops.doctor.model import Check, Result
+    from qops.doctor.model import Check
 
 
 def doctor(
@@ -29,14 +26,15 @@ def doctor(
     """Audit the server, the table, the claim plan, the privileges and the live sessions."""
     from qops.doctor.audit import CHECKS, audit, choose, find, limits
     from qops.doctor.collect import collect
+    from qops.doctor.report import report
 
-    wanted = choose(only or [], skip or [], invocation.settings)
+    choice = choose(only or [], skip or [], invocation.settings)
     if list_checks:
-        return _list([check for check in CHECKS if check.id in wanted])
+        return _list([check for check in CHECKS if check.id in choice.wanted])
     if explain is not None:
         return _explain(find(explain))
     facts = collect(invocation.server(), invocation.settings, limits(invocation.settings))
-    return _report(audit(facts, wanted), fail_on)
+    return report(audit(facts, choice.wanted, choice.without), fail_on)
 
 
 def _list(checks: list[Check]) -> Report:
@@ -50,28 +48,3 @@ def _explain(check: Check) -> Report:
     rests = f"Means nothing while these fail: {', '.join(check.after)}." if check.after else ""
     lines = [f"{check.id}: {check.title} ({check.severity})", check.why, *([rests] if rests else [])]
     return Report(document | {"after": list(check.after)}, lines=tuple(lines))
-
-
-def _report(result: Audit, fail_on: str) -> Report:
-    tables = [
-        Table(("server", "value"), _identity(result.server)),
-        Table(
-            ("check", "status", "observed"),
-            tuple((one.id, one.status, one.observed) for one in result.results),
-            f"queue {result.queue}: {result.verdict}",
-        ),
-    ]
-    lines = [line for one in result.results if one.status not in {"pass", "skipped"} for line in _advice(one)]
-    return Report(result.document(), tuple(tables), tuple(lines), exit_code=verdict_exit_code(result.verdict, fail_on))
-
-
-def _identity(server: ServerFacts) -> tuple[tuple[str, object], ...]:
-    """Return who answered, so that nobody audits another server than the one they mean."""
-    facts = {name: value for name, value in asdict(server).items() if name != "numbers" and value is not None}
-    return tuple(facts.items())
-
-
-def _advice(one: Result) -> list[str]:
-    remedy = (one.remedy or "").splitlines()
-    wanted = [f"  expected: {one.expected}"] if one.expected else []
-    return [f"{one.id} ({one.status}): {one.why}", *wanted, *(f"  {line}" for line in remedy)]

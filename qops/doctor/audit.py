@@ -15,6 +15,7 @@ from qops.settings import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from qops.doctor.facts import Facts, ServerFacts
     from qops.settings import Settings
@@ -35,11 +36,11 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """The worst status there is; skipped checks add nothing to what they were skipped for."""
-        return worst(result.status for result in self.results)
+        """The worst status there is; a check that was skipped has told nothing, so it is not "ok"."""
+        return worst("unknown" if result.status == "skipped" else result.status for result in self.results)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         server = self.server
         return {
             "verdict": self.verdict,
@@ -49,17 +50,34 @@ class Audit:
         }
 
 
-def audit(facts: Facts, wanted: Sequence[str] | None = None) -> Audit:
-    """Run the checks `wanted` (None: all) and what they rest on; report those that are wanted."""
-    run = _Run(facts)
-    ids = [check.id for check in CHECKS if wanted is None or check.id in wanted]
-    return Audit(facts.queue, facts.server, tuple(run.result(BY_ID[one]) for one in ids))
+@dataclass(frozen=True)
+class Choice:
+    """Which checks to report, and which not to report whatever they find."""
+
+    wanted: tuple[str, ...]
+    without: frozenset[str]
+
+
+def audit(facts: Facts, wanted: Sequence[str] | None = None, without: AbstractSet[str] = frozenset()) -> Audit:
+    """Run the checks `wanted` (None: all) and what they rest on.
+
+    Reported are those that are wanted, and what kept any of them from meaning something, unless it is in `without`.
+    """
+    run = _Run(facts, without)
+    reported = {check.id for check in CHECKS if wanted is None or check.id in wanted}
+    for id_ in list(reported):
+        run.result(BY_ID[id_])
+    reported |= {run.causes[id_] for id_ in reported if id_ in run.causes} - set(without)
+    return Audit(facts.queue, facts.server, tuple(run.done[check.id] for check in CHECKS if check.id in reported))
 
 
 class _Run:
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    """The results so far, and for each check that was skipped the one that is the cause."""
+
+    def __init__(self, facts: Facts, without: AbstractSet[str]) -> None:
+        self.facts, self.without = facts, without
         self.done: dict[str, Result] = {}
+        self.causes: dict[str, str] = {}
 
     def result(self, check: Check) -> Result:
         """Return a check's result, running it once."""
@@ -80,9 +98,12 @@ class _Run:
         """Return why a check means nothing now: one that it rests on has failed, or was skipped itself."""
         before = () if check.id == ROOT else (ROOT, *check.after)
         for one in before:
-            result = self.result(BY_ID[one])
-            if result.status in {"critical", "skipped"}:
-                return Outcome("skipped", f"{one} is {result.status}: {result.observed}", "")
+            if self.result(BY_ID[one]).status in {"critical", "skipped"}:
+                cause = self.done[self.causes.get(one, one)]
+                self.causes[check.id] = cause.id
+                said = f"{cause.id} is {cause.status}"
+                # The cause is told once, by its own result, where that is reported.
+                return Outcome("skipped", f"{said}: {cause.observed}" if cause.id in self.without else said, "")
         return None
 
     def _outcome(self, check: Check) -> Outcome:
@@ -96,10 +117,11 @@ class _Run:
             )
 
 
-def choose(only: Sequence[str], skip: Sequence[str], settings: Settings) -> list[str]:
-    """Return the ids to report: `only` these, without those to `skip` here or in [doctor].
+def choose(only: Sequence[str], skip: Sequence[str], settings: Settings) -> Choice:
+    """Return what to report: `only` these, without those to `skip` here or in [doctor].
 
-    Raises UsageError for an unknown id on the command line, Misconfigured for one in the file.
+    Raises UsageError for an unknown id on the command line or if nothing is left, Misconfigured for an unknown id
+    in the file.
     """
     configured = settings.section("doctor", SECTION).get("skip", [])
     if not isinstance(configured, list):
@@ -109,8 +131,11 @@ def choose(only: Sequence[str], skip: Sequence[str], settings: Settings) -> list
     for one in configured:
         if one not in BY_ID:
             raise Misconfigured(f"[doctor] skip names no check {one!r}; {nearest(str(one), BY_ID)}")
-    without = {*skip, *(one for one in configured if one not in only)}
-    return [one for one in BY_ID if (not only or one in only) and one not in without]
+    without = frozenset((*skip, *(one for one in configured if one not in only)))
+    wanted = tuple(one for one in BY_ID if (not only or one in only) and one not in without)
+    if not wanted:
+        raise UsageError("no check is left: --skip and [doctor] skip leave out all that was to be run; see --list")
+    return Choice(wanted, without)
 
 
 def find(id_: str) -> Check:

@@ -8,7 +8,9 @@ from qops.doctor.facts import DriftFacts
 from qops.doctor.model import Check, Outcome, advice, known, passed
 
 if TYPE_CHECKING:
-    from qops.doctor.facts import Access, Facts, Wanted
+    from collections.abc import Iterator
+
+    from qops.doctor.facts import Access, Facts, Missing, Wanted
 
 TABLE = ("storage-engine",)
 
@@ -159,7 +161,7 @@ def privileges(facts: Facts) -> Outcome:
     refused = [(one, missing) for one in access for missing in one.missing if not missing.optional]
     if not refused:
         return passed(_able(access), expected)
-    observed = "; ".join(f"{one.command} cannot {missing.purpose}: {missing.refusal}" for one, missing in refused)
+    observed = "; ".join(_refusals(refused))
     grants = list(dict.fromkeys(missing.grant for _, missing in refused))
     inactive = getattr(roles, "inactive", ())
     if inactive:
@@ -170,6 +172,15 @@ def privileges(facts: Facts) -> Outcome:
             f"{roles.activate}\n{advice(chr(10).join(('or, without the roles:', *grants)))}",  # type: ignore[union-attr]
         )
     return Outcome("warning", observed, expected, "\n".join(grants))
+
+
+def _refusals(refused: list[tuple[Access, Missing]]) -> Iterator[str]:
+    """Yield each refusal of the server once, with the commands that it keeps from their work."""
+    for refusal in dict.fromkeys(missing.refusal for _, missing in refused):
+        alike = [(one.command, missing.purpose) for one, missing in refused if missing.refusal == refusal]
+        commands = ", ".join(dict.fromkeys(command for command, _ in alike))
+        purposes = {purpose for _, purpose in alike}
+        yield f"{commands} cannot {purposes.pop() if len(purposes) == 1 else 'run'}: {refusal}"
 
 
 def _able(access: tuple[Access, ...]) -> str:
