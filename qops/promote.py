@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
-from qops.errors import OK, Failure, Misconfigured, QopsError, TryLater
+from qops.counting import Count, count_walks, least
+from qops.ending import settle
+from qops.errors import OK, Failure, Misconfigured
 from qops.ledger import Ledger
 from qops.pick import Picked, pick
 from qops.queue import QueueTable, load
@@ -40,7 +42,7 @@ class Result:
     """What a run did; with `dry_run`, `promoted` is what is due now (up to a bound) and nothing changed."""
 
     queue: str
-    promoted: int = 0
+    promoted: Count = 0
     locked: int = 0
     dry_run: bool = False
     elapsed_seconds: float = 0.0
@@ -50,7 +52,7 @@ class Result:
 
     def add(self, picked: Picked) -> None:
         """Count what one transaction did."""
-        self.promoted += len(picked.ids)
+        self.promoted = least(self.promoted) + len(picked.ids)
         self.locked += picked.locked
 
     def document(self) -> dict[str, Any]:
@@ -69,24 +71,21 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
         walks = [choose_walk(queue, v, by="available_at", past=past) for v in queue.states["scheduled"]]
         connection.rollback()
         if options.dry_run:
-            due = sum(connection.execute(count_selected(queue, walk, PLAN_BOUND)).scalar_one() for walk in walks)
+            due = count_walks(connection, walks, partial(count_selected, queue), PLAN_BOUND)
             connection.rollback()
             return Result(queue.name, promoted=due, dry_run=True)
         ledger = Ledger(server, connection, events)
         entry = ledger.open("promote", queue.name, {})
-        result, begun = Result(queue.name), monotonic()
+        result = Result(queue.name)
         batches, brake = Batches(server, connection, queue, stop), BrakeCheck(connection, queue.name, events)
-        try:
-            with server.translating():
-                for walk in walks:
-                    _along(walk, options.batch, batches, brake, result)
-        except QopsError as error:
-            result.failure = Failure.of(error)
-        if stop.requested and (not result.failure or result.failure.exit == TryLater.exit_code):
-            result.failure = Failure(128 + stop.signum, "signal", "stopped by a signal")
-        result.elapsed_seconds = round(monotonic() - begun, 3)
-        summary = {"promoted": result.promoted, "locked": result.locked}
-        ledger.close(entry, result.failure.kind if result.failure else "done", summary)
+
+        def body() -> None:
+            for walk in walks:
+                _along(walk, options.batch, batches, brake, result)
+
+        ending = settle(server, stop, body)
+        result.failure, result.elapsed_seconds = ending.failure, ending.seconds
+        ledger.close(entry, ending.outcome, {"promoted": result.promoted, "locked": result.locked})
         return result
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qops.archive.batch import move_batch
-from qops.archive.result import MAX_BATCH
+from qops.limits import MAX_BATCH
 from qops.explain import explain
 from qops.pick import pick
 from qops.promote import promote_batch

@@ -265,7 +265,7 @@ def test_the_guides_queue_has_no_attempts(
 def test_the_articles_queue_counts_attempts_when_it_puts_back(
     database: Database, qops: Callable[..., Ran], clean_environment: Path
 ) -> None:
-    """Article: an expired job gets one more attempt; at the limit it stays, because there is no failed state."""
+    """Article: an expired job gets one more attempt; at the limit it stays and is named, for want of a failed state."""
     write_config(clean_environment, ARTICLE_TOML)
     database.execute(ARTICLE)
     database.execute(
@@ -275,7 +275,8 @@ def test_the_articles_queue_counts_attempts_when_it_puts_back(
         "(3, '{}', 'processing', UTC_TIMESTAMP(), UTC_TIMESTAMP() + INTERVAL 60 SECOND, 0)"
     )
     ran = qops("requeue", "--expired", "--format", "json")
-    assert (ran.code, ran.json["requeued"], ran.json["exhausted"]) == (0, 1, 1)
+    assert (ran.code, ran.json["requeued"], ran.json["exhausted"]) == (1, 1, 1)
+    assert [(entry["id"], entry["state"]) for entry in ran.json["not_eligible"]] == [(2, "running")]
     assert database.rows("SELECT id, status, attempts FROM job_queue ORDER BY id") == [
         (1, "ready", 1),
         (2, "processing", 4),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from qops.archive.result import MAX_BATCH, Options
+from qops.archive.result import Options
 from qops.errors import Misconfigured, UsageError
+from qops.limits import MAX_BATCH
 from qops.settings import duration
 
 if TYPE_CHECKING:

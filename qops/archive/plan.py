@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qops.archive.result import Options, Plan, Result
+from qops.counting import Count, at_most, count_walks, least
 from qops.db import statement
 from qops.explain import explain
 from qops.statements import archive as st
@@ -27,15 +29,12 @@ def make_plan(
     connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], options: Options, events: Events
 ) -> Result:
     """Return a result with a plan and nothing archived."""
-    counts = [connection.execute(count_selected(queue, walk, ROW_BOUND + 1)).scalar_one() for walk in walks]
-    total = sum(counts)
-    rows: int | dict[str, int] = total if max(counts) <= ROW_BOUND else {"at_least": ROW_BOUND}
-    if options.limit is not None and total >= options.limit:
-        total = rows = options.limit
+    found = count_walks(connection, walks, partial(count_selected, queue), ROW_BOUND)
+    rows = at_most(found, options.limit)
     reason = PurgeLagThrottle(connection, options.max_purge_lag, events)()
     plan = Plan(
         rows=rows,
-        bytes=_bytes(connection, queue, total),
+        bytes=_bytes(connection, queue, least(rows)),
         oldest=_edge(connection, queue, walks, newest=False),
         newest=_edge(connection, queue, walks, newest=True),
         batches=_batches(rows, options.batch),
@@ -60,7 +59,7 @@ def _statements(queue: QueueTable, walk: Walk) -> list[Any]:
     ]
 
 
-def _batches(rows: int | dict[str, int], batch: int) -> int | dict[str, int]:
+def _batches(rows: Count, batch: int) -> Count:
     if isinstance(rows, dict):
         return {"at_least": -(-rows["at_least"] // batch)}
     return -(-rows // batch)

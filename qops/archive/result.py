@@ -10,9 +10,6 @@ from qops.errors import ATTENTION, OK, Failure
 if TYPE_CHECKING:
     from datetime import datetime
 
-MAX_BATCH = 10_000
-"""A batch is one transaction: beyond this, undo, binlog event and replica lag grow and nothing gets faster."""
-
 
 @dataclass(frozen=True)
 class Options:

@@ -16,7 +16,8 @@ from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
 from qops.columns import require_whole
-from qops.errors import Failure, QopsError, TryLater
+from qops.counting import Count, count_walks
+from qops.ending import Ending, settle
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
 from qops.statements import archive as st
@@ -83,6 +84,8 @@ class Run:
         self.begun = monotonic()
         self.archived = self.batches = self.locked = self.reconciled = self.retries = 0
         self.refused: list[Refused] = []
+        self.undated: Count = 0
+        self.reached = "done"
         self.waited: dict[str, float] = {}
         self.throttles = (PurgeLagThrottle(connection, options.max_purge_lag, events),)
         self.brake = BrakeCheck(connection, queue.name, events)
@@ -90,37 +93,40 @@ class Run:
 
     def result(self, walks: list[Walk]) -> Result:
         """Run to the end, whatever it is, and say what was done."""
-        failure: Failure | None = None
-        undated: int | dict[str, int] = 0
-        try:
-            with self.server.translating():
-                self._outlive_pauses()
-                undated = self._count_undated(walks)
-                stopped_by = next(filter(None, (self._along(walk) for walk in walks)), "done")
-        except QopsError as error:
-            failure = Failure.of(error)
-            stopped_by = (
-                "paused" if isinstance(error, Paused) else "throttle" if isinstance(error, Throttled) else "error"
-            )
-        if self.stop.requested and (failure is None or failure.exit == TryLater.exit_code):
-            # A batch that met a lock is not repeated once a signal came: it was rolled back, and that was the reason.
-            stopped_by = "signal"
-            failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal; the batch in flight was settled")
+        ending = settle(self.server, self.stop, lambda: self._through(walks))
         return Result(
             queue=self.queue.name,
             archived=self.archived,
             batches=self.batches,
             locked=self.locked,
             reconciled=self.reconciled,
-            undated=undated,
+            undated=self.undated,
             refused=tuple(self.refused),
-            throttled_seconds=round(sum(self.waited.values()), 3),
+            throttled_seconds=round(sum(self.waited.values(), 0.0), 3),
             throttles=tuple(Wait(reason, round(seconds, 3)) for reason, seconds in self.waited.items()),
-            stopped_by=stopped_by,
-            elapsed_seconds=round(monotonic() - self.begun, 3),
+            stopped_by=self._stopped_by(ending),
+            elapsed_seconds=ending.seconds,
             retries=self.retries,
-            failure=failure,
+            failure=ending.failure,
         )
+
+    def _through(self, walks: list[Walk]) -> None:
+        """Follow the walks, one after the other, until one says why the run stops."""
+        self._outlive_pauses()
+        if self.options.older_than > 0:
+            query = partial(st.count_undated, self.queue)
+            self.undated = count_walks(self.connection, walks, query, UNDATED_BOUND)
+            self.connection.rollback()
+        self.reached = next(filter(None, (self._along(walk) for walk in walks)), "done")
+
+    def _stopped_by(self, ending: Ending) -> str:
+        if ending.failure and ending.failure.kind == "signal":
+            return "signal"
+        if isinstance(ending.error, Paused):
+            return "paused"
+        if isinstance(ending.error, Throttled):
+            return "throttle"
+        return "error" if ending.error else self.reached
 
     def _outlive_pauses(self) -> None:
         """Have the server keep this session through a pause that was asked for; it may end idle ones sooner."""
@@ -195,17 +201,6 @@ class Run:
         if self.options.pause is not None:
             return self.options.pause
         return min(MAX_OWN_PAUSE, PAUSE_FACTOR * last)
-
-    def _count_undated(self, walks: list[Walk]) -> int | dict[str, int]:
-        """Count rows that an age cannot judge because they have no finish time; bounded."""
-        if self.options.older_than <= 0:
-            return 0
-        counts = [
-            self.connection.execute(st.count_undated(self.queue, walk, UNDATED_BOUND + 1)).scalar_one()
-            for walk in walks
-        ]
-        self.connection.rollback()
-        return sum(counts) if max(counts) <= UNDATED_BOUND else {"at_least": UNDATED_BOUND}
 
 
 def _summary(result: Result) -> dict[str, Any]:

@@ -62,11 +62,13 @@ def archive(  # noqa: PLR0913 - one parameter an option of the contract
 
 
 def _report(result: Result) -> Report:
+    from qops.counting import words
+
     if result.plan:
         statements = ("statements of a batch:", *(f"  {' '.join(text.split())}" for text in result.plan.statements))
         return Report(result.document(), (_plan(result.plan),), statements)
     head = (
-        f"archived {result.archived} jobs of queue {result.queue!r} in {result.batches} batches, "
+        f"archived {words(result.archived)} of queue {result.queue!r} in {words(result.batches, 'batch')}, "
         f"{result.elapsed_seconds:.1f} s; stopped by: {result.stopped_by}"
     )
     lines = [head]
@@ -76,7 +78,7 @@ def _report(result: Result) -> Report:
         (result.undated, "have no finish time and stay, because an age was asked for"),
         (len(result.refused), "cannot be moved unchanged and stay"),
     )
-    lines += [f"  {_count(number)} {text}" for number, text in notes if number]
+    lines += [f"  {words(number)} {text}" for number, text in notes if number]
     lines += [f"  waited {wait.seconds:.1f} s for {wait.reason}" for wait in result.throttles]
     tables = []
     if result.refused:
@@ -96,7 +98,3 @@ def _plan(plan: Any) -> Table:  # noqa: ANN401 - the domain is loaded on demand
         *(("waits for", text) for text in plan.throttles),
     ]
     return Table(("dry run", "value"), tuple(rows))
-
-
-def _count(number: int | dict[str, int]) -> str:
-    return f"at least {number['at_least']}" if isinstance(number, dict) else str(number)

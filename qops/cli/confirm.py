@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from qops.clock import interruptible
+from qops.counting import Count, least, words
 from qops.errors import Declined, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def confirm(what: str, count: Callable[[], int], *, yes: bool, always: bool = False) -> None:
+def confirm(what: str, count: Callable[[], Count], *, yes: bool, always: bool = False) -> None:
     """Ask on a terminal when `count()` jobs, more than one, would change; the default answer is no.
 
     Without a terminal the command proceeds, unless it must `always` be confirmed: then more than one job needs
@@ -26,13 +27,13 @@ def confirm(what: str, count: Callable[[], int], *, yes: bool, always: bool = Fa
     if not terminal and not always:
         return
     number = count()
-    if number <= 1:
+    if least(number) <= 1:
         return
     if not terminal:
-        raise UsageError(f"this changes {number} jobs: {what}; confirm it with --yes")
+        raise UsageError(f"this changes {words(number)}: {what}; confirm it with --yes")
     try:
         with interruptible():
-            agreed = typer.confirm(f"{what}: {number} jobs?", default=False, err=True)
+            agreed = typer.confirm(f"{what}: {words(number)}?", default=False, err=True)
     except typer.Abort as error:
         # Typer makes one of Ctrl-C and the end of input.
         if isinstance(error.__context__, KeyboardInterrupt):

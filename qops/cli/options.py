@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
-MAX_BATCH = 10_000
-"""Rows in one transaction: beyond this, undo, binlog events and replica lag grow and nothing gets faster."""
+from qops.limits import MAX_BATCH, MAX_REASON
 
 
 def seconds(text: str | float) -> float:
@@ -23,13 +22,20 @@ def seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def reason_text(text: str) -> str:
+    """Accept a reason of a sentence or two; a longer one is a usage error."""
+    if len(text) > MAX_REASON:
+        raise typer.BadParameter(f"a reason has at most {MAX_REASON} characters, this one has {len(text)}")
+    return text
+
+
 Batch = Annotated[
     int | None, typer.Option(min=1, max=MAX_BATCH, metavar="N", help="rows in one transaction  [default: 1000]")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="stop after this many jobs", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would happen; change nothing, lock nothing")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
-Reason = Annotated[str | None, typer.Option(help="why, for the ledger", metavar="TEXT")]
+Reason = Annotated[str | None, typer.Option(parser=reason_text, help="why, for the ledger", metavar="TEXT")]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", help="say how far it is  [default: on a terminal]")
 ]

@@ -10,6 +10,7 @@ from qops.report import Report
 def promote(invocation: Invocation, *, batch: Batch = None, dry_run: DryRun = False) -> Report:
     """Move scheduled jobs whose time has come to pending."""
     from qops.clock import stop_on_signals
+    from qops.counting import words
     from qops.promote import Options
     from qops.promote import promote as run
 
@@ -17,7 +18,7 @@ def promote(invocation: Invocation, *, batch: Batch = None, dry_run: DryRun = Fa
     with stop_on_signals() as stop:
         result = run(invocation.server(), invocation.settings.queue, options, stop, invocation.events)
     verb = "would promote" if dry_run else "promoted"
-    lines = [f"{verb} {result.promoted} jobs of queue {result.queue!r}"]
+    lines = [f"{verb} {words(result.promoted)} of queue {result.queue!r}"]
     if result.locked:
         lines.append(f"  {result.locked} are held by other sessions and were passed over")
     return Report(result.document(), (), tuple(lines), result.exit_code, result.failure)

@@ -13,13 +13,16 @@ from qops.errors import UsageError
 from qops.report import Report, Table
 
 if TYPE_CHECKING:
+    from qops.counting import Count
     from qops.requeue.result import Result
 
 
 def requeue(  # noqa: PLR0913 - one parameter an option of the contract
     invocation: Invocation,
     *,
-    job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB_ID]...", show_default=False)] = None,
+    job_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB_ID]...", help="jobs by id", show_default=False)
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="all failed jobs")] = False,
     expired: Annotated[bool, typer.Option("--expired", help="all running jobs whose lease has passed")] = False,
     limit: Limit = None,
@@ -56,30 +59,38 @@ def requeue(  # noqa: PLR0913 - one parameter an option of the contract
     server, settings = invocation.server(), invocation.settings.queue
     with stop_on_signals() as stop:
 
-        def plan() -> int:
+        def plan() -> Count:
             return run(server, settings, replace(options, dry_run=True), stop, invocation.events).requeued
 
         if not dry_run:
             confirm(f"requeue jobs of queue {settings.name!r}", plan, yes=yes, always=reset_attempts)
         result = run(server, settings, options, stop, invocation.events)
-    return _report(result)
+    return _report(result, expired=expired)
 
 
-def _report(result: Result) -> Report:
-    if result.dry_run:
-        line = f"would look at {result.requeued} jobs of queue {result.queue!r}; attempts are judged under the row lock"
-        return Report(result.document(), (), (line,))
-    lines = [f"put back {result.requeued} jobs of queue {result.queue!r}, {result.elapsed_seconds:.1f} s"]
-    notes = (
-        (result.exhausted, "have used up their attempts (see --reset-attempts)"),
-        (result.locked, "are held by other sessions and were passed over"),
-        (result.changed, "had another state by the time their row was locked"),
-        (len(result.conflicts), "conflict with another row's unique key and stay"),
-    )
-    lines += [f"  {number} {text}" for number, text in notes if number]
+def _report(result: Result, *, expired: bool) -> Report:
+    from qops.counting import words
+
     tables = []
-    if result.results:
+    if result.results or result.not_eligible:
         reasons = {entry["id"]: entry["reason"] for entry in result.not_eligible}
-        rows = tuple((v.id, v.result, reasons.get(v.id, "")) for v in result.results)
-        tables.append(Table(("id", "result", "reason"), rows))
+        answers = {verdict.id: verdict.result for verdict in result.results}
+        rows = [(id_, answer, reasons.get(id_, "")) for id_, answer in answers.items()]
+        rows += [(id_, "not_eligible", reason) for id_, reason in reasons.items() if id_ not in answers]
+        tables.append(Table(("id", "result", "reason"), tuple(rows)))
+    if result.dry_run:
+        lines = [f"would put back {words(result.requeued)} of queue {result.queue!r}"]
+        if not result.results:
+            lines.append("  less those that have used up their attempts, which is judged under the row lock")
+        return Report(result.document(), tuple(tables), tuple(lines), result.exit_code)
+    lines = [f"put back {words(result.requeued)} of queue {result.queue!r}, {result.elapsed_seconds:.1f} s"]
+    gave_up = expired and not result.not_eligible
+    spent = "had used up their attempts and are failed now" if gave_up else "have used up their attempts and stay"
+    notes = (
+        (result.exhausted, f"{spent} (see --reset-attempts)"),
+        (result.locked, "passed over: held by other sessions"),
+        (result.changed, "passed over: they had another state by the time their row was locked"),
+        (len(result.conflicts), "stay: they conflict with another row's unique key"),
+    )
+    lines += [f"  {words(number)} {text}" for number, text in notes if number]
     return Report(result.document(), tuple(tables), tuple(lines), result.exit_code, result.failure)

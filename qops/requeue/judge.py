@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from qops.queue import QueueTable
-    from qops.requeue.result import Outcome
+    from qops.requeue.result import Ineligible, Outcome
 
 EXHAUSTED = "lease expired and the attempts are used up ({attempts} of {limit})"
 
@@ -27,6 +27,33 @@ class Judge:
     queue: QueueTable
     reset_attempts: bool
 
+    def verdict(
+        self,
+        connection: sa.Connection,
+        id_: Any,  # noqa: ANN401 - as the id column
+        row: sa.Row[Any] | None,
+    ) -> tuple[str, Ineligible | None]:
+        """Return what is to become of a named job, whose row was read or locked, and why not if it stays."""
+        if row is None:
+            if not self._is_archived(connection, id_):
+                return "not_found", None
+            reason = f"it was moved to {self.queue.archive.name}"
+            return "archived", {"id": id_, "state": "archived", "reason": reason}
+        state = self.queue.state_of(row.status)
+        if state != "failed" and not (state == "running" and row.expired):
+            reason = _not_eligible(state, has_lease=row.expired is not None)
+            return "not_eligible", {"id": id_, "state": state or row.status, "reason": reason}
+        return ("exhausted" if self._used_up(row, self._tries(state)) else "requeued"), None
+
+    def _is_archived(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401 - as the id column
+        if not self.queue.archive_facts:
+            return False
+        return connection.execute(st.in_archive(self.queue, id_)).first() is not None
+
+    def _tries(self, state: str | None) -> int:
+        """Return the attempts that putting a job back counts: the try whose lease expired, or none."""
+        return int(state == "running" and self.queue.settings.attempts_counted == "requeue")
+
     def transition(self, connection: sa.Connection, rows: Sequence[sa.Row[Any]], outcome: Outcome) -> None:
         """Put locked jobs back, all of them failed or all expired, and give up on those whose attempts are used up.
 
@@ -35,8 +62,8 @@ class Judge:
         if not rows:
             return
         expired = self.queue.state_of(rows[0].status) == "running"
-        counts = expired and self.queue.settings.attempts_counted == "requeue"
-        tries = 1 if counts else 0  # the try whose lease expired
+        tries = self._tries("running" if expired else None)
+        counts = bool(tries)
         spent = [row for row in rows if self._used_up(row, tries)]
         gone = {row[0] for row in spent}
 
@@ -49,7 +76,12 @@ class Judge:
         outcome.requeued += len(done)
         outcome.moved += done
         outcome.exhausted += len(spent)
-        if expired and self.queue.has_state("failed"):
+        if not expired:
+            return
+        if not self.queue.has_state("failed"):
+            reason = "its attempts are used up, and the queue has no failed state to put it in"
+            outcome.not_eligible += [{"id": row[0], "state": "running", "reason": reason} for row in spent]
+        else:
             for row in spent:
                 reason = EXHAUSTED.format(attempts=self._attempts(row) + tries, limit=self._limit(row))
                 update = st.give_up(self.queue, [row[0]], reason, count_attempt=counts)
@@ -74,3 +106,11 @@ class Judge:
             raise Misconfigured(
                 f"queue {self.queue.name!r}: {expected} rows were locked and {found} changed; rolled back"
             )
+
+
+def _not_eligible(state: str | None, *, has_lease: bool) -> str:
+    if state is None:
+        return "its status is none of the queue's states"
+    if state == "running":
+        return "its lease is still valid" if has_lease else "this queue has no leases, so it cannot have expired"
+    return f"it is {state}"

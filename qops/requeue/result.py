@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from qops.counting import Count, least
 from qops.errors import ATTENTION, OK, Failure
+
+Ineligible = dict[str, Any]
+"""A job that cannot be put back: `id`, `state`, `reason`."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one named job; `held_by` is the connection that holds its row, where that is known."""
+    """What became of one named job (in a dry run: would become). `held_by` is not looked up: None."""
 
     id: Any
     result: str
@@ -41,13 +45,13 @@ class Result:
     """What a run did, by reason. `changed` jobs had another state by the time their row was locked."""
 
     queue: str
-    requeued: int = 0
+    requeued: Count = 0
     exhausted: int = 0
     locked: int = 0
     changed: int = 0
     conflicts: list[Any] = field(default_factory=list)
     not_found: list[Any] = field(default_factory=list)
-    not_eligible: list[dict[str, Any]] = field(default_factory=list)
+    not_eligible: list[Ineligible] = field(default_factory=list)
     results: list[Verdict] = field(default_factory=list)
     dry_run: bool = False
     elapsed_seconds: float = 0.0
@@ -55,8 +59,9 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """1 where a named job was not put back or a row conflicted, else 0; a failure brings its own."""
-        return ATTENTION if self.conflicts or any(v.result != "requeued" for v in self.results) else OK
+        """1 where a named job was not put back, or a row conflicted or could not change state, else 0."""
+        unanswered = any(verdict.result != "requeued" for verdict in self.results)
+        return ATTENTION if self.conflicts or self.not_eligible or unanswered else OK
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the contract."""
@@ -64,9 +69,17 @@ class Result:
         del document["failure"]
         return document
 
+    def answer(self, id_: Any, verdict: str, reason: Ineligible | None) -> None:  # noqa: ANN401 - as the id column
+        """Note what became of one named job."""
+        self.results.append(Verdict(id_, verdict))
+        if verdict == "not_found":
+            self.not_found.append(id_)
+        if reason:
+            self.not_eligible.append(reason)
+
     def add(self, outcome: Outcome) -> None:
         """Count what one transaction did."""
-        self.requeued += outcome.requeued
+        self.requeued = least(self.requeued) + outcome.requeued
         self.exhausted += outcome.exhausted
         self.locked += outcome.locked
         self.changed += outcome.changed
@@ -95,4 +108,4 @@ class Outcome:
     locked: int = 0
     changed: int = 0
     conflicts: list[Any] = field(default_factory=list)
-    not_eligible: list[dict[str, Any]] = field(default_factory=list)
+    not_eligible: list[Ineligible] = field(default_factory=list)

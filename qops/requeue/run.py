@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,15 @@ from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
 from qops.columns import INTEGERS, require_whole
+from qops.counting import at_most, count_walks, least
 from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
-from qops.errors import Failure, QopsError, TryLater, UsageError
+from qops.ending import settle
+from qops.errors import QopsError, UsageError
 from qops.ledger import Ledger
 from qops.pick import pick
 from qops.queue import QueueTable, load
 from qops.requeue.judge import Judge
-from qops.requeue.result import Options, Outcome, Result, Verdict
+from qops.requeue.result import Ineligible, Options, Outcome, Result
 from qops.statements import requeue as st
 from qops.statements.walk import Past, Walk, choose_walk, count_selected
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 PAUSE_FACTOR = 1.0  # rest as long as the last batch took
 MAX_PAUSE_SECONDS = 1.0
 PLAN_BOUND = 100_000
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -64,11 +68,17 @@ def _walks(queue: QueueTable, options: Options) -> list[Walk]:
 def _plan(
     connection: sa.Connection, queue: QueueTable, walks: list[Walk], named: list[Any], options: Options
 ) -> Result:
-    """Count what would be looked at, up to a bound and without locks; attempts are judged under the lock."""
-    found = sum(connection.execute(count_selected(queue, walk, PLAN_BOUND)).scalar_one() for walk in walks)
-    found += len(named)
+    """Say what a run would look at (up to a bound), and of named jobs what would become of them; without locks."""
+    result = Result(queue.name, dry_run=True)
+    judge = Judge(queue, options.reset_attempts)
+    for id_ in named:
+        verdict, reason = judge.verdict(connection, id_, connection.execute(st.look_at(queue, id_)).first())
+        result.answer(id_, verdict, reason)
+    found = count_walks(connection, walks, partial(count_selected, queue), PLAN_BOUND)
+    eligible = sum(answer.result == "requeued" for answer in result.results)
+    result.requeued = at_most(found, options.limit) if walks else eligible
     connection.rollback()
-    return Result(queue.name, requeued=found if options.limit is None else min(found, options.limit), dry_run=True)
+    return result
 
 
 class _Run:
@@ -92,20 +102,16 @@ class _Run:
 
     def run(self, walks: list[Walk], named: list[Any]) -> Result:
         """Run to the end, whatever it is."""
-        begun = monotonic()
-        try:
-            with self.server.translating():
-                for walk in walks:
-                    self._along(walk)
-                for id_ in named:
-                    if not self.stop.requested:
-                        self._named(id_)
-        except QopsError as error:
-            self.result.failure = Failure.of(error)
-        if self.stop.requested and (not self.result.failure or self.result.failure.exit == TryLater.exit_code):
-            self.result.failure = Failure(128 + self.stop.signum, "signal", "stopped by a signal")
-        self.result.elapsed_seconds = round(monotonic() - begun, 3)
+        ending = settle(self.server, self.stop, lambda: self._through(walks, named))
+        self.result.failure, self.result.elapsed_seconds = ending.failure, ending.seconds
         return self.result
+
+    def _through(self, walks: list[Walk], named: list[Any]) -> None:
+        for walk in walks:
+            self._along(walk)
+        for id_ in named:
+            if not self.stop.requested:
+                self._named(id_)
 
     def _along(self, walk: Walk) -> None:
         """Follow one walk to its end, a batch a transaction."""
@@ -113,7 +119,7 @@ class _Run:
         while not self.stop.requested:
             size = self.options.batch
             if self.options.limit is not None:
-                size = min(size, self.options.limit - self.result.requeued)
+                size = min(size, self.options.limit - least(self.result.requeued))
             if size <= 0:
                 return
             self.brake()
@@ -135,7 +141,7 @@ class _Run:
         """Put one named job back, or say why not."""
         self.brake()
         try:
-            outcome, verdict = transact(
+            outcome, verdict, reason = transact(
                 self.server, self.connection, lambda connection: self._judge_one(connection, id_), stop=self.stop
             )
         except QopsError as error:
@@ -143,49 +149,24 @@ class _Run:
                 error.args = (f"{error}; whether job {id_} was put back is not known; its row tells",)
             if errno(error.__cause__ or error) not in {NOWAIT, LOCK_TIMEOUT}:
                 raise
-            outcome, verdict = Outcome(locked=1), "locked"
+            outcome, verdict, reason = Outcome(locked=1), "locked", None
         self.result.add(outcome)
-        self.result.results.append(Verdict(id_, verdict))
-        if verdict == "not_found":
-            self.result.not_found.append(id_)
+        self.result.answer(id_, verdict, reason)
 
-    def _judge_one(self, connection: sa.Connection, id_: Any) -> tuple[Outcome, str]:  # noqa: ANN401
+    def _judge_one(self, connection: sa.Connection, id_: Any) -> tuple[Outcome, str, Ineligible | None]:  # noqa: ANN401
         outcome = Outcome()
         row = connection.execute(st.lock_one(self.queue, id_)).first()
-        if row is None:
-            if not self._in_archive(connection, id_):
-                return outcome, "not_found"
-            reason = f"it was moved to {self.queue.archive.name}"
-            outcome.not_eligible.append({"id": id_, "state": "archived", "reason": reason})
-            return outcome, "archived"
-        state = self.queue.state_of(row.status)
-        if state != "failed" and not (state == "running" and row.expired):
-            reason = _not_eligible(state, has_lease=row.expired is not None)
-            outcome.not_eligible.append({"id": id_, "state": state or row.status, "reason": reason})
-            return outcome, "not_eligible"
-        self.judge.transition(connection, [row], outcome)
-        if outcome.exhausted:
-            return outcome, "exhausted"
-        return outcome, "conflict" if outcome.conflicts else "requeued"
-
-    def _in_archive(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401
-        if not self.queue.archive_facts:
-            return False
-        return connection.execute(st.in_archive(self.queue, id_)).first() is not None
+        verdict, reason = self.judge.verdict(connection, id_, row)
+        if row is not None and verdict in {"requeued", "exhausted"}:
+            self.judge.transition(connection, [row], outcome)
+            if outcome.conflicts:
+                verdict = "conflict"
+        return outcome, verdict, reason
 
 
 def _parse_id(queue: QueueTable, text: str) -> Any:  # noqa: ANN401 - whatever the id column holds
     if queue.facts[queue.id.name].data_type not in INTEGERS:
         return text
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not an id of queue {queue.name!r}, whose ids are whole numbers") from None
-
-
-def _not_eligible(state: str | None, *, has_lease: bool) -> str:
-    if state is None:
-        return "its status is none of the queue's states"
-    if state == "running":
-        return "its lease is still valid" if has_lease else "this queue has no leases, so it cannot have expired"
-    return f"it is {state}"
+    if not WHOLE_NUMBER.fullmatch(text):
+        raise UsageError(f"{text!r} is not an id of queue {queue.name!r}, whose ids are whole numbers")
+    return int(text)

@@ -34,6 +34,11 @@ def lock_one(queue: QueueTable, id_: Any) -> sa.Select[Any]:  # noqa: ANN401 - w
     return sa.select(queue.id, *situation(queue)).where(queue.id == id_).with_for_update(nowait=True)
 
 
+def look_at(queue: QueueTable, id_: Any) -> sa.Select[Any]:  # noqa: ANN401 - whatever the id column holds
+    """Read one named job's situation, without a lock."""
+    return sa.select(queue.id, *situation(queue)).where(queue.id == id_)
+
+
 def put_back(queue: QueueTable, ids: Sequence[Any], *, count_attempt: bool, reset_attempts: bool) -> sa.Update:
     """Make locked jobs pending: no owner, no lease, no finish time; attempts kept, counted or reset."""
     values: dict[str, Any] = {

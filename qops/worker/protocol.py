@@ -18,6 +18,7 @@ from qops.db import (
 )
 from qops.errors import ConnectionLost, Misconfigured
 from qops.events import Events
+from qops.limits import MAX_BATCH
 from qops.worker.enqueue import Enqueuer
 from qops.worker.finish import complete_to_archive, require_held
 from qops.worker.hold import hold
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_BATCH = 10_000
 MAX_NAME = 255
 NOT_JSON = 3140
 
