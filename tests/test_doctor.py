@@ -90,13 +90,15 @@ def of(document: dict[str, Any], id_: str) -> dict[str, Any]:
 
 
 def cure(database: Database, document: dict[str, Any], id_: str, *options: str) -> None:
-    """Run a remedy as it stands: SQL as root, a qops command as a command; comments do nothing."""
+    """Run a remedy as it stands: a qops command, or SQL as root in a session without a schema; comments do nothing."""
+    session = database.connect(database="", autocommit=True)
     for line in of(document, id_)["remedy"].splitlines():
         if line.startswith("qops "):
             ran = run_here(*shlex.split(line)[1:], "--url", database.url, *options)
             assert ran.code == 0, ran.err
         elif not line.startswith("--"):
-            database.execute(line.removesuffix(";"))
+            session.cursor().execute(line.removesuffix(";"))
+    session.close()
 
 
 @contextmanager
@@ -474,7 +476,11 @@ def test_a_plan_that_sorts_is_found(own_server: Any, tmp_path: Path) -> None:
         document = examine(database, "--config", config, "--queue", "recipe")
         assert findings(document)["claim-plan"] == "critical"
         assert "Using filesort" in of(document, "claim-plan")["observed"]
-        assert all(line.startswith("--") for line in of(document, "claim-plan")["remedy"].splitlines())
+        lines = of(document, "claim-plan")["remedy"].splitlines()
+        assert all(line.startswith("--") for line in lines)
+        with database.connect(database="").cursor() as cursor:
+            cursor.execute(lines[0].removeprefix("-- "))
+            assert "Using filesort" in str(cursor.fetchall())
         assert "claim-plan" not in findings(examine(database, "--config", config, "--queue", "one"))
 
 
@@ -501,6 +507,26 @@ def test_an_archive_that_differs_is_found_and_repaired(queue: Database, change: 
     document = examine(queue)
     assert findings(document) == {"archive-drift": "warning"}
     assert change.split()[1 if change.startswith("MODIFY") else 2] in of(document, "archive-drift")["observed"]
+    cure(queue, document, "archive-drift")
+    assert findings(examine(queue)) == {}
+
+
+def test_a_missing_archive_is_created_by_plain_init(queue: Database) -> None:
+    """A missing table is no repair: `qops init` creates it."""
+    queue.execute("DROP TABLE jobs_archive")
+    document = examine(queue)
+    assert findings(document) == {"archive-drift": "warning"}
+    assert of(document, "archive-drift")["remedy"] == "qops init"
+    cure(queue, document, "archive-drift")
+    assert findings(examine(queue)) == {}
+
+
+def test_a_change_that_is_left_to_people_runs_as_it_is_printed(queue: Database) -> None:
+    """What `qops init` does not do, because it blocks writers, names its schema and cures the difference."""
+    queue.execute("ALTER TABLE jobs_archive ENGINE = MyISAM")
+    document = examine(queue)
+    assert findings(document) == {"archive-drift": "warning"}
+    assert f"`{queue.name}`.`jobs_archive`" in of(document, "archive-drift")["remedy"]
     cure(queue, document, "archive-drift")
     assert findings(examine(queue)) == {}
 

@@ -127,7 +127,8 @@ def archive_drift(facts: Facts) -> Outcome:
     if not found.differences:
         return passed("no difference", expected)
     named = "; ".join(f"{one.object}: {one.found}, not {one.expected}" for one in found.differences)
-    remedy = (["qops init --repair"] if found.repairable else []) + list(found.by_hand)
+    init = ["qops init --repair"] if found.repairable else ["qops init"] if found.creatable else []
+    remedy = [*init, *found.by_hand]
     return Outcome("warning", named, expected, "\n".join(remedy) or advice("see the differences: qops init --dry-run"))
 
 

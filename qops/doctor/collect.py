@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -48,6 +48,7 @@ from qops.login import OtherServer, version_tuple
 from qops.privileges import Need, grant
 from qops.purge import describe_connections, read_purge, read_transactions
 from qops.queue import QueueTable, load
+from qops.schema import ddl
 from qops.statements.worker import select_claim
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ class _Collector:
     def _plan(self, queue: QueueTable) -> PlanFacts:
         claim = select_claim(queue).params(limit=1)
         line = explain(self.connection, claim)[0]
-        text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+        options: Any = {"schema_translate_map": {None: ddl.quoted(queue.schema)}, "render_schema_translate": True}
+        text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}, **options))
         return PlanFacts(line.access, line.key, line.extra, " ".join(text.split()))
 
     def _clock(self, queue: QueueTable) -> Clock:

@@ -155,10 +155,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class DriftFacts:
-    """The differences, whether `qops init` can end any of them, and the statements that it leaves to people."""
+    """The differences, and the statements for them that `qops init` leaves to people.
+
+    `creatable`: a table is missing, which plain `qops init` creates. `repairable`: `--repair` ends some difference.
+    """
 
     differences: tuple[Drift, ...] = ()
     by_hand: tuple[str, ...] = ()
+    creatable: bool = False
     repairable: bool = False
 
 

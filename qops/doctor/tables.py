@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from qops.db import quote_name
 from qops.doctor.facts import Drift, DriftFacts, IndexFacts, TableFacts, Unknown, Wanted
 from qops.errors import Misconfigured
@@ -19,6 +17,8 @@ from qops.schema.tables import existing_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import sqlalchemy as sa
 
     from qops.indexes import Index
     from qops.queue import QueueTable
@@ -43,22 +43,18 @@ def read_table_facts(connection: sa.Connection, schema: str, settings: QueueSett
         engine=found.engine,
         primary_key=tuple(part.column or "" for part in found.primary.parts) if found.primary else (),
         identified=found.identified_by(id_),
-        convert=ddl.to_sql(ddl.ConvertEngine(_bare(found))),
-        add_key=_add_key(found, id_),
+        convert=ddl.to_sql(ddl.ConvertEngine(Findings(schema).table(found.name))),
+        add_key=_add_key(schema, found, id_),
     )
 
 
-def _bare(found: SchemaFacts) -> sa.Table:
-    return sa.Table(ddl.quoted(found.name), sa.MetaData())
-
-
-def _add_key(found: SchemaFacts, id_: str) -> str | None:
+def _add_key(schema: str, found: SchemaFacts, id_: str) -> str | None:
     """Return the statement that makes the id a key: the primary key, or a unique one beside another."""
     fact = found.find(id_)
     if fact is None:
         return None
     column = existing_column(fact, is_id=True)
-    table = sa.Table(ddl.quoted(found.name), sa.MetaData(), column)
+    table = Findings(schema).table(found.name, column)
     if found.primary is None:
         return ddl.to_sql(ddl.AddPrimaryKey(column, ddl.ONLINE))
     return ddl.to_sql(ddl.CreateIndex(table, ddl.Key(f"{fact.name}_key", (column,), unique=True), ddl.ONLINE))
@@ -66,7 +62,8 @@ def _add_key(found: SchemaFacts, id_: str) -> str | None:
 
 def read_indexes(connection: sa.Connection, queue: QueueTable) -> IndexFacts:
     """Return which indexes serve the claim and the maintenance, and the statements that make the missing ones."""
-    found = read_table(connection, queue.schema, queue.table.name)
+    schema = queue.schema
+    found = read_table(connection, schema, queue.table.name)
     if found is None:
         raise Misconfigured(f"table {queue.table.name!r} has just been dropped")
     shape = Shape(queue.columns, frozenset(queue.states), queue.order)
@@ -77,15 +74,15 @@ def read_indexes(connection: sa.Connection, queue: QueueTable) -> IndexFacts:
     redundant = [i for i in found.indexes if i.columns == (status,) and not i.unique and i.name not in serving]
     similar = [i for i in found.indexes if i.columns[:1] == (status,) or i.name.lower() == key.name.lower()]
     return IndexFacts(
-        claim=Wanted("claim", str(key), "claim", serving, _create(found, key)),
-        hidden=tuple((describe(index), _show(found, index)) for index in fitting if not index.visible),
+        claim=Wanted("claim", str(key), "claim", serving, _create(schema, found, key)),
+        hidden=tuple((describe(index), _show(schema, found, index)) for index in fitting if not index.visible),
         similar=tuple(describe(index) for index in similar),
-        redundant=tuple((describe(index), _drop(found, index)) for index in redundant if serving),
-        maintenance=tuple(_maintenance(found, shape)),
+        redundant=tuple((describe(index), _drop(schema, found, index)) for index in redundant if serving),
+        maintenance=tuple(_maintenance(schema, found, shape)),
     )
 
 
-def _maintenance(found: SchemaFacts, shape: Shape) -> Sequence[Wanted]:
+def _maintenance(schema: str, found: SchemaFacts, shape: Shape) -> Sequence[Wanted]:
     wanted = []
     for index in INDEXES:
         if index.state not in shape.states or index.role not in shape.roles:
@@ -93,26 +90,26 @@ def _maintenance(found: SchemaFacts, shape: Shape) -> Sequence[Wanted]:
         key = shape.key(index)
         fitting = [one for one in found.indexes if columns_of(one)[:2] == key.columns]
         serving = tuple(one.name for one in fitting if one.visible)
-        cure = _show(found, fitting[0]) if fitting and not serving else _create(found, key)
+        cure = _show(schema, found, fitting[0]) if fitting and not serving else _create(schema, found, key)
         wanted.append(Wanted(index.role, str(key), index.command, serving, cure))
     return wanted
 
 
-def _create(found: SchemaFacts, key: ddl.Key) -> str:
+def _create(schema: str, found: SchemaFacts, key: ddl.Key) -> str:
     """Return the statement that `init --repair` would run: online, under a free name."""
-    findings = Findings()
+    findings = Findings(schema)
     findings.add_index(found, key)
     return findings.actions[0].sql
 
 
-def _show(found: SchemaFacts, index: Index) -> str:
-    findings = Findings()
+def _show(schema: str, found: SchemaFacts, index: Index) -> str:
+    findings = Findings(schema)
     findings.show_index(found, index, "visible")
     return findings.actions[0].sql
 
 
-def _drop(found: SchemaFacts, index: Index) -> str:
-    return f"DROP INDEX {quote_name(index.name)} ON {quote_name(found.name)};"
+def _drop(schema: str, found: SchemaFacts, index: Index) -> str:
+    return f"DROP INDEX {quote_name(index.name)} ON {quote_name(schema)}.{quote_name(found.name)};"
 
 
 def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts | Unknown:
@@ -121,7 +118,7 @@ def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts
     Indexes that checks of their own are about are left out.
     """
     try:
-        plan = make_plan(connection, settings, repair=False)
+        plan = make_plan(connection, settings, repair=False, qualified=True)
     except Misconfigured as error:
         return Unknown(str(error))
     promotion = tuple(f".{index.name}" for index in INDEXES if index.role == "available_at")
@@ -129,9 +126,10 @@ def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts
     missing = [Drift(a.object, "a table", "missing") for a in plan.actions if a.action == "create-table"]
     differing = [Drift(d.object, d.expected, d.found) for d in plan.drift if d.object not in judged]
     by_hand = tuple(action.sql for action in plan.actions if action.when is When.BY_HAND)
-    cured = {a.object for a in plan.actions if a.when is not When.BY_HAND}
+    cured = {action.object for action in plan.actions if action.when is When.REPAIR}
     return DriftFacts(
         differences=(*missing, *differing),
         by_hand=by_hand,
-        repairable=any(drift.object in cured for drift in (*missing, *differing)),
+        creatable=bool(missing),
+        repairable=any(drift.object in cured for drift in differing),
     )

@@ -29,11 +29,21 @@ _REPEATABLE_TYPES = INTEGERS | TEXTS | {"enum", "timestamp", "datetime", "json"}
 
 @dataclass
 class Findings:
-    """Differences, actions and advice, as they are found."""
+    """Differences, actions and advice, as they are found.
 
+    Statements name the `schema` if there is one: those for people who may be in another. A script of `init` has USE.
+    """
+
+    schema: str | None = None
     actions: list[Action] = field(default_factory=list)
     drift: list[Drift] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+
+    def table(self, name: str, *columns: sa.Column[Any]) -> sa.Table:
+        """Return a table as the statements name it; the columns belong to it then."""
+        return sa.Table(
+            ddl.quoted(name), sa.MetaData(), *columns, schema=ddl.quoted(self.schema) if self.schema else None
+        )
 
     def differ(self, name: str, expected: str, found: str = MISSING) -> None:
         """Note a difference."""
@@ -58,7 +68,7 @@ class Findings:
 
     def add_column(self, table: str, column: sa.Column[Any]) -> None:
         """Note a missing column and plan to add it."""
-        sa.Table(ddl.quoted(table), sa.MetaData(), column)
+        self.table(table, column)
         name = f"{table}.{column.name}"
         self.differ(name, ddl.column_sql(column))
         self.repair("add-column", name, table, ddl.AddColumn(column, ddl.INSTANT), ddl.AddColumn(column, ddl.ONLINE))
@@ -71,7 +81,7 @@ class Findings:
             self.advice.append(advice)
         else:
             self.differ(name, f"{'unique ' if key.unique else ''}index on ({key})", found)
-        table = sa.Table(ddl.quoted(facts.name), sa.MetaData())
+        table = self.table(facts.name)
         need = f"index on {facts.name} ({key})"
         self.repair("add-index", name, facts.name, ddl.CreateIndex(table, free, ddl.ONLINE), need=need)
 
@@ -79,7 +89,7 @@ class Findings:
         """Note an index that would serve if it were visible, and plan to make it so."""
         name = f"{facts.name}.{index.name}"
         self.differ(name, expected, describe(index))
-        table = sa.Table(ddl.quoted(facts.name), sa.MetaData())
+        table = self.table(facts.name)
         self.repair("show-index", name, facts.name, ddl.ShowIndex(table, index.name, ddl.ONLINE))
 
     def modify(self, facts: TableFacts, column: sa.Column[Any], *options: tuple[str, ...]) -> bool:
@@ -93,7 +103,7 @@ class Findings:
         column.comment = definition.comment or None
         if definition.default is not None:
             column.server_default = sa.DefaultClause(definition.server_default() or "")
-        sa.Table(ddl.quoted(facts.name), sa.MetaData(), column)
+        self.table(facts.name, column)
         name = f"{facts.name}.{fact.name}"
         if options:
             elements = [ddl.ModifyColumn(column, one) for one in options]
@@ -107,9 +117,9 @@ def compare_storage(findings: Findings, facts: TableFacts, id_: ColumnFact) -> N
     """Compare what every table of a queue must be: InnoDB, with a primary key, each row found by its id."""
     if (facts.engine or "").lower() != ddl.ENGINE.lower():
         findings.differ(facts.name, f"ENGINE={ddl.ENGINE}", f"ENGINE={facts.engine}")
-        findings.by_hand(facts.name, facts.name, ddl.ConvertEngine(sa.Table(ddl.quoted(facts.name), sa.MetaData())))
+        findings.by_hand(facts.name, facts.name, ddl.ConvertEngine(findings.table(facts.name)))
     column = existing_column(id_, is_id=True)
-    sa.Table(ddl.quoted(facts.name), sa.MetaData(), column)
+    findings.table(facts.name, column)
     name = f"{facts.name}.PRIMARY"
     if facts.primary is None:
         findings.differ(name, f"PRIMARY KEY ({quote_name(id_.name)})")

@@ -26,20 +26,21 @@ def make_plan(
     settings: QueueSettings,
     *,
     repair: bool,
+    qualified: bool = False,
     created: AbstractSet[str] = frozenset(),
 ) -> Plan:
     """Compare the queue's table, its archive and the ledger with what the queue needs.
 
-    With `repair` later steps build on what earlier ones add. Tables in `created` were made by this run: where
-    the account may not see their columns (it has CREATE alone), they are as they should be. Raises
-    Misconfigured (78) for tables of other applications and views, and the driver's refusal (1142) where columns
-    may not be seen.
+    With `repair` later steps build on what earlier ones add. With `qualified` changes of tables name the schema.
+    Tables in `created` were made by this run: where the account may not see their columns (it has CREATE alone),
+    they are as they should be. Raises Misconfigured (78) for tables of other applications and views, and the
+    driver's refusal (1142) where columns may not be seen.
     """
     schema = current_schema(connection)
     names = (settings.table, settings.archive_table, LEDGER_TABLE)
     queue, archive, ledger = (_read(connection, schema, name, created) for name in names)
     _distinct(settings, queue, archive, ledger)
-    findings = Findings()
+    findings = Findings(schema if qualified else None)
     if isinstance(queue, TableFacts):
         source = compare_queue(findings, settings, queue, repair=repair)
     elif queue is None:
