@@ -113,8 +113,8 @@ def waiting(database: Database, statement: str) -> Iterator[int]:
         connection.close()
 
 
-def test_the_document_has_the_contracts_keys(queue: Database, qops: Callable[..., Ran]) -> None:
-    """Every key of the contract is there, whatever could be measured."""
+def test_the_document_has_the_documented_keys(queue: Database, qops: Callable[..., Ran]) -> None:
+    """Every documented key is there, whatever could be measured."""
     ran = qops("health", "--format", "json", "--fail-on", "never")
     assert ran.code == 0
     assert set(ran.json) == set(KEYS)
@@ -151,7 +151,7 @@ def test_depth_is_exact_at_once(queue: Database) -> None:
     assert (document["depth"]["ready"], document["depth"]["pending"]) == (1000, 1000)
 
 
-def test_each_state_is_counted_as_the_contract_says(queue: Database) -> None:
+def test_each_state_is_counted_as_documented(queue: Database) -> None:
     """Delayed are scheduled jobs and pending ones of the future; expired jobs are running ones as well."""
     fill(queue, 3)
     fill(queue, 4, available_at="NOW(6) + INTERVAL 1 HOUR")

@@ -116,7 +116,7 @@ def test_an_empty_password_is_a_password() -> None:
 
 
 def test_every_documented_option_is_known() -> None:
-    """The options that the contract names are accepted."""
+    """The documented options are accepted."""
     assert {"unix_socket", "ssl_ca", "ssl_mode"} <= set(QUERY_KEYS)
 
 

@@ -88,7 +88,7 @@ class Result:
         return ATTENTION if self.refused or self.undated else OK
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         document = asdict(self)
         del document["failure"]
         if not self.dry_run:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qops.archive.result import Result
 
 
-def archive(  # noqa: PLR0913 - one parameter an option of the contract
+def archive(  # noqa: PLR0913 - one parameter an option
     invocation: Invocation,
     *,
     batch: Batch = None,

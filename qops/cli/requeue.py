@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qops.requeue.result import Result
 
 
-def requeue(  # noqa: PLR0913 - one parameter an option of the contract
+def requeue(  # noqa: PLR0913 - one parameter an option
     invocation: Invocation,
     *,
     job_ids: Annotated[

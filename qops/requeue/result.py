@@ -64,7 +64,7 @@ class Result:
         return ATTENTION if self.conflicts or self.not_eligible or unanswered else OK
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         document = asdict(self)
         del document["failure"]
         return document

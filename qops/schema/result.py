@@ -76,7 +76,7 @@ class Result:
     failure: Failure | None = field(default=None)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         return {
             "queue": self.queue,
             "actions": [
