@@ -1,4 +1,4 @@
-"""What each command needs to be allowed to do: the one list behind messages, doctor, README and grants.sql.
+"""What each command needs to be allowed to do: the one list behind messages, doctor and README.
 
 Measured with fresh accounts: FOR UPDATE needs UPDATE or DELETE on the table, INSERT alone on the archive is not
 enough to compare what arrived, and the InnoDB status needs PROCESS.

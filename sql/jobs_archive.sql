@@ -1,4 +1,4 @@
--- The archive: where `qops archive` moves finished jobs, and `qops restore` takes them back from.
+-- The archive: where `qops archive` moves finished jobs.
 --
 -- MySQL 8.0 and later. This is what `qops init` sends for the default queue; run it in the application's schema. It
 -- needs CREATE, and changes nothing where the table exists.

@@ -2,7 +2,7 @@
 --
 -- MySQL 8.0 and later (SKIP LOCKED). Needs SELECT and UPDATE on the table. This is what the Worker class sends once a
 -- second and whenever it finds nothing to claim, unless `qops pause` is on. Where no Worker runs, run it every few
--- seconds, or leave it to `qops promote` or `qops schedule`. Any number of sessions may run it at once.
+-- seconds, or leave it to `qops promote` in cron. Any number of sessions may run it at once.
 --
 -- The inner SELECT walks along available_idx and locks what it takes, passing over rows that others hold. The hint
 -- keeps the UPDATE on exactly those ids: without it a small table is read as a whole, which waits for rows that are

@@ -5,8 +5,8 @@
 --
 -- An entry is committed before the work begins and closed after it, so a run that was killed stays visible as one
 -- without finished_at. A pause is an entry with command 'pause' that is in force until finished_at is set or
--- expires_at has come; queue_idx finds it before every batch. `qops history` shows the ledger, `qops expire` deletes
--- its old entries. Read it, but leave writing it to qops.
+-- expires_at has come; queue_idx finds it before every batch. Read it, but leave writing it to qops; entries that are
+-- finished and older than you care for may be deleted.
 
 CREATE TABLE IF NOT EXISTS qops_runs (
   id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,

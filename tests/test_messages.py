@@ -28,6 +28,8 @@ def texts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "command":
+            yield from (f"`qops {word.value}`" for word in node.args if isinstance(word, ast.Constant))
 
 
 def test_every_command_that_a_message_names_exists() -> None:
@@ -40,4 +42,18 @@ def test_every_command_that_a_message_names_exists() -> None:
         for match in COMMAND.finditer(text)
     }
     assert len(named) > 10
+    assert {(file, word) for file, word in named if word not in commands} == set()
+
+
+def test_every_command_that_a_text_names_exists() -> None:
+    """README, changelog, docs and the comments of all SQL name commands of this version only."""
+    root = Path(qops.__file__).parents[1]
+    files = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("sql/*.sql"), *root.glob("qops/queries/*.sql")]
+    named = {
+        (path.name, match[1])
+        for path in files
+        for match in re.finditer(r"(?:`|\$ |^-- )qops ([a-z]+)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    commands = {command.name for command in app.registered_commands}
+    assert {file for file, _ in named} >= {"README.md", "CHANGELOG.md", "json.md", "jobs.sql", "promote.sql"}
     assert {(file, word) for file, word in named if word not in commands} == set()
