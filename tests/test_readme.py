@@ -31,7 +31,7 @@ from qops.settings import Flags, load
 from qops.worker import open_worker
 from tests import queues
 from tests.accounts import account
-from tests.conftest import Database, fresh_database, run_here
+from tests.conftest import Database, run_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,19 +96,29 @@ def test_generated_parts_are_what_the_code_makes_of_them() -> None:
     assert readme.fill(TEXT) == TEXT
 
 
+def preparation(port: int) -> tuple[str, str]:
+    """Return the URL and the command that creates the schema, as the session begins, with the server's port."""
+    (block,) = blocks("sh", "A session")
+    lines = [line.partition("  #")[0].rstrip().replace("PORT", str(port)) for line in block.splitlines()]
+    start, activate, export, create = lines
+    assert (start, activate) == ("make server", ". .venv/bin/activate")
+    return export.removeprefix("export QOPS_URL="), create
+
+
 def test_the_session_runs_as_it_is_shown(tmp_path: Path) -> None:
-    """The commands of the README, one after another on an empty schema, say what the README shows and end so."""
+    """The commands of the README, one after another on a new server, say what the README shows and end so."""
     for block in blocks("python"):
         name = re.match(r"# (\w+\.py)\n", block)
         if name:
             (tmp_path / name[1]).write_text(block, encoding="utf-8")
-    steps = [step for step in session() if not step.command.startswith("export ")]
+    steps = list(session())
     assert {step.command.split()[0] for step in steps} == {"qops", "python"}
     # A server of its own: health and doctor see everything that is on a server.
-    with private_server() as server, fresh_database(server) as database:
+    with private_server() as server:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "QOPS_URL": database.url}
-        for step in steps:
+        url, create = preparation(urlsplit(server.url).port or 3306)
+        environment = {**os.environ, "PATH": path, "QOPS_URL": url}
+        for step in (Step(create, ()), *steps):
             ran = subprocess.run(
                 ["/bin/sh", "-c", step.command],
                 cwd=tmp_path,
