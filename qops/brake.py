@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from qops.events import Events
+    from qops.queue_settings import QueueSettings
 
 
 class Paused(TryLater):
@@ -23,7 +24,7 @@ class Paused(TryLater):
 class BrakeCheck:
     """Raise Paused (75) while the brake is on; where the ledger is out of reach, warn once and go on."""
 
-    def __init__(self, connection: sa.Connection, queue: str, events: Events) -> None:
+    def __init__(self, connection: sa.Connection, queue: QueueSettings, events: Events) -> None:
         self.connection = connection
         self.queue = queue
         self.events = events
@@ -34,7 +35,7 @@ class BrakeCheck:
         if self.blind:
             return
         try:
-            brake = active_brake(self.connection, self.queue)
+            brake = active_brake(self.connection, self.queue.name)
         except LedgerMissing:
             self.blind = True
             return
@@ -42,9 +43,9 @@ class BrakeCheck:
             if errno(error) not in DENIED:
                 raise
             self.blind = True
-            self.events.warn(f"cannot see whether queue {self.queue!r} is paused: qops_runs is not readable")
+            self.events.warn(f"cannot see whether queue {self.queue.name!r} is paused: qops_runs is not readable")
             return
         finally:
             self.connection.rollback()
         if brake:
-            raise Paused(f"queue {self.queue!r} is {brake}; go on with: qops resume")
+            raise Paused(f"queue {self.queue.name!r} is {brake}; go on with: {self.queue.command('resume')}")

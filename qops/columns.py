@@ -35,6 +35,12 @@ class ColumnFact:
     charset: str | None
     collation: str | None
     extra: str
+    filled: bool = True
+
+    @property
+    def must_be_given(self) -> bool:
+        """Whether an INSERT has to name it: NOT NULL, without a default, not made by the server."""
+        return not self.nullable and not self.filled and not self.generated
 
     @property
     def generated(self) -> bool:
@@ -65,7 +71,11 @@ def require_whole(connection: sa.Connection, table: sa.Table) -> None:
 def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
     """Return the columns of a table in order, as far as this account may see them; empty if it sees none."""
     rows = connection.execute(statement("columns"), {"schema": schema, "table": table})
-    return {row.name: ColumnFact(**{**row._mapping, "nullable": row.nullable == "YES"}) for row in rows}  # noqa: SLF001
+    found = (dict(row) for row in rows.mappings())
+    return {
+        row["name"]: ColumnFact(**row | {"nullable": row["nullable"] == "YES", "filled": bool(row["filled"])})
+        for row in found
+    }
 
 
 def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.Table:

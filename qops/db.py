@@ -36,7 +36,7 @@ EXHAUSTED = frozenset({1021, 1037, 1038, 1041, 1114, 1135, 1180, 1197, 1206})  #
 READ_ONLY = frozenset({1290, 1792, 1836})
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370, 1419})
 UNREADABLE = 3854  # a list of transactions while one of them runs a statement with a character beyond U+FFFF
-INTERRUPTED = frozenset({1317, 3024, UNREADABLE})
+INTERRUPTED = frozenset({1317, 3024})
 WRONG_TIME = frozenset({1292, 1441})
 NO_PLUGIN = frozenset({1251, 2059, 2061})
 STATEMENT_BINLOG = 1665
@@ -161,7 +161,7 @@ _MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
             "(Debian: libmariadb3 ships caching_sha2_password) or use an account it can serve"
         ),
     ),
-    (REFUSED, Unavailable, "{} refused the login: {}"),
+    (REFUSED, Unavailable, "{} refused the login: {}; check user, password and the account's limits"),
     (EXHAUSTED, Unavailable, "{} could not carry it out: {}"),
     (READ_ONLY, Unavailable, "{} is read-only: {}; connect to the writable source"),
     (
@@ -173,7 +173,14 @@ _MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
         ),
     ),
     (frozenset({NOWAIT}), RowLocked, "{}: the row is locked by another session: {}"),
-    (RETRYABLE | INTERRUPTED, TryLater, "{}: {}; see what holds it with SHOW PROCESSLIST, then try again"),
+    (
+        RETRYABLE | INTERRUPTED,
+        TryLater,
+        (
+            "{}: {}; see what holds it with SELECT * FROM sys.innodb_lock_waits (or sys.schema_table_lock_waits), "
+            "then try again"
+        ),
+    ),
     (
         WRONG_TIME,
         Misconfigured,
@@ -182,8 +189,10 @@ _MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
             "section) at the end of the year 9999"
         ),
     ),
+    (frozenset({1049}), Misconfigured, "{}: {}; check --url, or have it created: CREATE DATABASE"),
     (NO_SUCH_OBJECT, Misconfigured, "{}: {}; check --url and qops.toml, or create it with: qops init"),
 )
+SYNTAX = frozenset({1064, 1149, 1210, 1243})  # what qops itself wrote is wrong: a bug
 
 
 def explain(code: int, message: str, *, where: str, lost: bool) -> QopsError:
@@ -196,6 +205,9 @@ def explain(code: int, message: str, *, where: str, lost: bool) -> QopsError:
     for codes, kind, template in _MEANINGS:
         if code in codes:
             return kind(template.format(where, message))
+    of_server = 1000 <= code < 2000 or code >= 3000  # noqa: PLR2004 - the driver's own numbers are between
+    if of_server and code not in SYNTAX:
+        return Misconfigured(f"{where}: the server refuses this: {message} (error {code})")
     return QopsError(f"{where}: unexpected error {code}: {message}")
 
 

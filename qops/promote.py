@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
 from qops.counting import Count, count_walks, least
 from qops.ending import settle
-from qops.errors import OK, Failure, Misconfigured
+from qops.errors import ATTENTION, OK, Failure, Misconfigured
+from qops.isolate import each_or_all
 from qops.ledger import Ledger
-from qops.pick import Picked, pick
+from qops.pick import pick
 from qops.queue import QueueTable, load
 from qops.statements import requeue as st
 from qops.statements.walk import Past, Walk, choose_walk, count_selected
@@ -38,25 +39,41 @@ class Options:
 
 
 @dataclass
+class Batch:
+    """What one transaction did: ids promoted, ids refused with the reason, and where the walk goes on."""
+
+    key: tuple[Any, ...] | None = None
+    seen: int = 0
+    locked: int = 0
+    moved: list[Any] = field(default_factory=list)
+    refused: list[tuple[Any, str]] = field(default_factory=list)
+
+
+@dataclass
 class Result:
     """What a run did; with `dry_run`, `promoted` is what is due now (up to a bound) and nothing changed."""
 
     queue: str
     promoted: Count = 0
     locked: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
     dry_run: bool = False
     elapsed_seconds: float = 0.0
     failure: Failure | None = None
 
-    exit_code = OK
+    @property
+    def exit_code(self) -> int:
+        """1 where a job could not be promoted, else 0; a failure brings its own."""
+        return ATTENTION if self.refused else OK
 
-    def add(self, picked: Picked) -> None:
+    def add(self, batch: Batch) -> None:
         """Count what one transaction did."""
-        self.promoted = least(self.promoted) + len(picked.ids)
-        self.locked += picked.locked
+        self.promoted = least(self.promoted) + len(batch.moved)
+        self.locked += batch.locked
+        self.refused += [{"id": id_, "reason": why} for id_, why in batch.refused]
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         document = asdict(self)
         del document["failure"]
         return document
@@ -77,7 +94,7 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
         ledger = Ledger(server, connection, events)
         entry = ledger.open("promote", queue.name, {})
         result = Result(queue.name)
-        batches, brake = Batches(server, connection, queue, stop), BrakeCheck(connection, queue.name, events)
+        batches, brake = Batches(server, connection, queue, stop), BrakeCheck(connection, queue.settings, events)
 
         def body() -> None:
             for walk in walks:
@@ -91,22 +108,27 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
 
 def _along(walk: Walk, size: int, batches: Batches, brake: BrakeCheck, result: Result) -> None:
     """Follow one walk to its end, a batch a transaction, resting as long as each took."""
-    picked = Picked()
+    batch = Batch()
     while not batches.stop.requested:
         brake()
         started = monotonic()
-        picked = batches.run(walk, partial(promote_batch, batches.queue, walk, picked.key, size), result.add)
-        if picked.seen < size:
+        batch = batches.run(walk, partial(promote_batch, batches.queue, walk, batch.key, size), result.add)
+        if batch.seen < size:
             return
         sleep(min(MAX_PAUSE_SECONDS, monotonic() - started), batches.stop)
 
 
 def promote_batch(
     queue: QueueTable, walk: Walk, key: tuple[Any, ...] | None, limit: int, connection: sa.Connection
-) -> Picked:
+) -> Batch:
     """Promote up to `limit` due jobs inside the caller's transaction and return the rows it was done for."""
     picked = pick(connection, queue, walk, key, limit)
-    changed = connection.execute(st.promote(queue, picked.ids)).rowcount if picked.ids else 0
-    if changed != len(picked.ids):
-        raise Misconfigured(f"queue {queue.name!r}: {len(picked.ids)} rows were locked and {changed} changed")
-    return picked
+    batch = Batch(picked.key, picked.seen, picked.locked)
+
+    def act(ids: list[Any]) -> None:
+        changed = connection.execute(st.promote(queue, ids)).rowcount
+        if changed != len(ids):
+            raise Misconfigured(f"queue {queue.name!r}: {len(ids)} rows were locked and {changed} changed")
+
+    batch.moved = each_or_all(connection, picked.ids, act, lambda id_, why: batch.refused.append((id_, why)))
+    return batch

@@ -7,6 +7,7 @@ before any row changes.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from qops.queue_settings import ROLES, STATES, QueueSettings, StateValue
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")
 ROLE_TYPES: Mapping[str, frozenset[str]] = {
     "id": INTEGERS | {"char", "varchar"},
     "status": INTEGERS | {"char", "varchar", "enum"},
@@ -171,6 +173,7 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
         raise
     mapped = {role: table.columns[column] for role, column in columns.items()}
     states = _choose_states(settings, facts[columns["status"]])
+    _tell_apart(connection, settings, facts[columns["status"]], states)
     archive_facts = describe(connection, schema, settings.archive_table)
     return QueueTable(
         settings=settings,
@@ -193,13 +196,19 @@ def _choose_columns(settings: QueueSettings, facts: Mapping[str, ColumnFact]) ->
     for role in ROLES:
         wanted = settings.columns.get(role, role)
         if wanted is None or (role not in settings.columns and role in taken):
+            if role in {"id", "status"}:
+                raise Misconfigured(
+                    f"[queues.{settings.name}.columns] gives column {role!r} to another role, and names none for the "
+                    f"role {role!r}"
+                )
             continue
         name = by_lower.get(wanted.lower())
         if name is None:
             if role in settings.columns or settings.strict or role in {"id", "status"}:
                 raise Misconfigured(
                     f"table {settings.table!r} has no column {wanted!r} for the role {role!r}; "
-                    f"{nearest(wanted, facts)} Name it in [queues.{settings.name}.columns], or run: qops init --repair"
+                    f"{nearest(wanted, facts)} Name it in [queues.{settings.name}.columns]"
+                    + ("" if role in {"id", "status"} else f", or run: {settings.command('init --repair')}")
                 )
             continue
         _check_type(settings, role, facts[name])
@@ -227,9 +236,43 @@ def _choose_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tup
                 raise Misconfigured(
                     f"column {status.name!r} of table {settings.table!r} is {status.column_type} and cannot hold "
                     f"{value!r} for the state {state!r}: {misfit}; set the value in [queues.{settings.name}.states]"
-                    + (", or append it with: qops init --repair" if status.labels else "")
+                    + (f", or append it with: {settings.command('init --repair')}" if status.labels else "")
                 )
     return states
+
+
+def _tell_apart(
+    connection: sa.Connection,
+    settings: QueueSettings,
+    status: ColumnFact,
+    states: Mapping[str, tuple[StateValue, ...]],
+) -> None:
+    """Raise Misconfigured where the status column's collation calls the values of two states equal.
+
+    Members of an ENUM are told apart by the server already (1291). Plain ASCII words are compared here.
+    """
+    if status.collation is None or status.labels:
+        return
+    values = [str(value) for several in states.values() for value in several]
+    pairs = [(a, b) for n, a in enumerate(values) for b in values[n + 1 :]]
+    if all(_PLAIN.fullmatch(value) for value in values):
+        same = [a.lower() == b.lower() for a, b in pairs]
+    else:
+        same = [_equal(connection, status, a, b) for a, b in pairs]
+    for (a, b), equal in zip(pairs, same, strict=True):
+        if equal:
+            raise Misconfigured(
+                f"column {status.name!r} of table {settings.table!r} is {status.collation}, for which the states' "
+                f"values {a!r} and {b!r} are equal, so that jobs of both would be taken for either; choose "
+                "other values, or a column with a binary collation"
+            )
+
+
+def _equal(connection: sa.Connection, status: ColumnFact, one: str, other: str) -> bool:
+    """Ask the server whether a status column holds two values for the same."""
+    charset = sa.text(str(status.charset))
+    mine, theirs = (sa.func.convert(sa.literal(value).op("USING")(charset)) for value in (one, other))
+    return bool(connection.execute(sa.select(mine.collate(str(status.collation)) == theirs)).scalar())
 
 
 def needed_states(settings: QueueSettings, status: ColumnFact) -> dict[str, tuple[StateValue, ...]]:

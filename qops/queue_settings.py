@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from qops.configfile import nearest, reject_unknown, section_of
@@ -51,6 +52,7 @@ class QueueSettings:
 
     `columns` holds only what was written down: a name, or None for `role = false`. `states` is None when no
     `states` table was written. `strict` means that the queue is the default one: everything must be there.
+    `alone` means that it is the only one configured, so that commands need not name it.
     """
 
     name: str = DEFAULT_QUEUE
@@ -64,17 +66,30 @@ class QueueSettings:
     columns: Mapping[str, str | None] = field(default_factory=dict)
     states: Mapping[str, tuple[StateValue, ...]] | None = None
     strict: bool = True
+    alone: bool = True
+
+    def command(self, words: str) -> str:
+        """Return a command line to type for this queue: `qops WORDS`, and which queue where there are several."""
+        return f"qops {words}{self.naming}"
+
+    @property
+    def naming(self) -> str:
+        """The option that names this queue where there are several, else nothing."""
+        return "" if self.alone else f" --queue {shlex.quote(self.name)}"
 
 
 def choose_queue(name: str | None, document: Mapping[str, Any], path: Path | None) -> QueueSettings:
     """Return queue `name`, or the only one configured. Raises Misconfigured for an unknown name or a wrong section."""
     queues = section_of(document, "queues", path)
+    for known in queues:
+        if not 0 < len(known) <= IDENTIFIER_LENGTH:
+            raise Misconfigured(f"{path}: a queue's name has 1 to {IDENTIFIER_LENGTH} characters, not {known!r}")
     if name is None:
         name = next(iter(queues)) if len(queues) == 1 else DEFAULT_QUEUE
         if queues and name not in queues:
             raise Misconfigured(f"{path} has several queues ({', '.join(queues)}); choose one with --queue")
     if name in queues:
-        return _queue(name, section_of(queues, name, path), path)
+        return replace(_queue(name, section_of(queues, name, path), path), alone=len(queues) == 1)
     if queues:
         raise Misconfigured(f"no queue {name!r} in {path}; {nearest(name, queues)}")
     if name == DEFAULT_QUEUE:
@@ -118,6 +133,10 @@ def _identifier(value: object, where: str) -> str:
         raise Misconfigured(
             f"{where}: {value!r} cannot be a MySQL name (at most 64 characters, no control characters, "
             "no space at the end)"
+        )
+    if "*/" in value:
+        raise Misconfigured(
+            f"{where}: {value!r} cannot be used: its */ would end the comment that an optimizer hint is"
         )
     if any(ord(c) > 0xFFFF for c in value):  # noqa: PLR2004 - the end of the Basic Multilingual Plane
         raise Misconfigured(f"{where}: {value!r} has a character beyond U+FFFF, which MySQL names cannot hold")

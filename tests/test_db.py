@@ -416,7 +416,8 @@ def test_a_name_is_quoted(rows: Database, name: str) -> None:
         ({3572}, RowLocked, 75),
         ({1665}, Misconfigured, 78),
         (NO_SUCH_OBJECT, Misconfigured, 78),
-        ({4711}, QopsError, 70),
+        ({1064}, QopsError, 70),
+        ({1442, 1644, 4711}, Misconfigured, 78),
     ],
 )
 def test_what_numbers_mean(codes: set[int], kind: type[QopsError], exit_code: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qops.archive.batch import move_batch
+from qops.guard import check_tables
 from qops.pick import pick
 from qops.promote import promote_batch
 from qops.requeue.judge import Judge
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from qops.db import Server
     from qops.queue import QueueTable
     from tests.conftest import Database
 
@@ -60,11 +62,11 @@ def walk_of(queue: QueueTable, command: str) -> Walk:
     return choose_walk(queue, queue.value(state), by=by, past=past)
 
 
-def act(session: sa.Connection, queue: QueueTable, command: str, limit: int) -> list[Any]:
+def act(server: Server, session: sa.Connection, queue: QueueTable, command: str, limit: int) -> list[Any]:
     """Do one batch of `command` in the open transaction; return the ids that it moved."""
     walk = walk_of(queue, command)
     if command == "archive":
-        return move_batch(session, queue, walk, None, limit).moved
+        return move_batch(session, check_tables(server, session, queue), walk, None, limit).moved
     if command == "promote":
         return promote_batch(queue, walk, None, limit, session).moved
     picked = pick(session, queue, walk, None, limit, *requeueing.situation(queue))
@@ -94,7 +96,7 @@ def test_a_batch_locks_its_rows_and_no_others(database: Database, number: int) -
         for command, (state, _, _) in WALKS.items():
             for limit in (number, 1 + number // 3):
                 with held(database, f"status = '{state}' AND id % 3 = 0") as others:
-                    ids = act(session, queue, command, limit)
+                    ids = act(database.server(), session, queue, command, limit)
                     assert ids
                     assert not others & set(ids)
                     locks = locked_rows(database, own)
@@ -148,7 +150,7 @@ def test_workers_go_on_beside_an_open_batch(database: Database, number: int, com
         cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
         early = first.claim()
         assert early
-        assert act(session, queue, command, number)
+        assert act(database.server(), session, queue, command, number)
         for priority in range(-1, 4):
             cursor.execute("INSERT INTO jobs (priority, payload) VALUES (%s, '{}')", [priority])
         jobs = second.claim_batch(number + 4)
@@ -218,7 +220,8 @@ def test_archiving_the_fields_queues_locks_only_its_rows(
         walk = choose_walk(queue, queue.value("done"), by="finished_at")
         own = session.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
         key, moved = None, []
-        while (batch := move_batch(session, queue, walk, key, 1 + number // 3)).ids:
+        guard = check_tables(database.server(), session, queue)
+        while (batch := move_batch(session, guard, walk, key, 1 + number // 3)).ids:
             key = batch.key
             moved += batch.moved
             locks = {lock for lock in locked_rows(database, own) if lock[0] == table}

@@ -29,7 +29,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "command":
-            yield from (f"`qops {word.value}`" for word in node.args if isinstance(word, ast.Constant))
+            yield from (f"`qops {word.value!s}`" for word in node.args if isinstance(word, ast.Constant))
 
 
 def test_every_command_that_a_message_names_exists() -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qops.archive.batch import move_batch
-from qops.limits import MAX_BATCH
 from qops.explain import explain
+from qops.guard import check_tables
+from qops.limits import MAX_BATCH
 from qops.pick import pick
 from qops.promote import promote_batch
 from qops.requeue.judge import Judge
@@ -134,7 +135,8 @@ def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, sess
     queue = big.queue()
     walk = walk_of(queue, "archive")
     key = tuple(rows_of(session, next_keys(queue, walk, None, 100_000))[-1])
-    spent, batch = reads(session, partial(move_batch, session, queue, walk, key, BATCH))
+    guard = check_tables(big.server(), session, queue)
+    spent, batch = reads(session, partial(move_batch, session, guard, walk, key, BATCH))
     assert len(batch.moved) == BATCH
     assert spent <= 5 * BATCH
 

@@ -17,6 +17,7 @@ from qops.statements import archive as st
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from qops.guard import Guard
     from qops.queue import QueueTable
     from qops.statements.walk import Walk
 
@@ -40,25 +41,30 @@ class Batch:
         return [id_ for id_ in self.ids if id_ not in refused]
 
 
-def move_batch(
-    connection: sa.Connection, queue: QueueTable, walk: Walk, after: tuple[Any, ...] | None, limit: int
-) -> Batch:
+def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, after: tuple[Any, ...] | None, limit: int) -> Batch:
     """Move up to `limit` rows that come after the key `after`; runs inside the caller's transaction.
 
-    Raises Misconfigured when the three counts differ: the caller's transaction is then rolled back.
+    Raises Misconfigured when the three counts differ or the tables were altered meanwhile: the caller's transaction
+    is then rolled back.
     """
-    picked = pick(connection, queue, walk, after, limit)
+    picked = pick(connection, guard.queue, walk, after, limit)
     batch = Batch(key=picked.key, seen=picked.seen, locked=picked.locked, ids=picked.ids)
     if batch.ids:
-        _move(connection, queue, batch.ids, batch)
+        guard.recheck(connection)
+        _move(connection, guard, batch.ids, batch)
     return batch
 
 
-def _move(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> None:
+def _move(connection: sa.Connection, guard: Guard, ids: list[Any], batch: Batch) -> None:
     """Move locked rows; what the archive already holds is looked at first when it says so, then row by row."""
+    queue = guard.queue
+    if queue.settings.archive_by == "trigger":
+        ids = _not_there(connection, queue, ids, batch)
+    if not ids:
+        return
     try:
         with undo_row_trouble(connection):
-            _copy_and_delete(connection, queue, ids)
+            _copy_and_delete(connection, guard, ids)
     except exc.DBAPIError as error:
         if errno(error) not in ROW_TROUBLE:
             raise
@@ -70,25 +76,41 @@ def _move(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: B
     done = each_or_all(
         connection,
         ids,
-        lambda part: _copy_and_delete(connection, queue, part),
+        lambda part: _copy_and_delete(connection, guard, part),
         lambda id_, reason: batch.refused.append(Refused(id_, reason)),
     )
     batch.archived += len(done)
 
 
-def _copy_and_delete(connection: sa.Connection, queue: QueueTable, ids: list[Any]) -> None:
-    """Copy and delete `ids`, and compare what was locked, what arrived and what went."""
+def _copy_and_delete(connection: sa.Connection, guard: Guard, ids: list[Any]) -> None:
+    """Copy and delete `ids`, and compare what was locked, what arrived and what went.
+
+    Where triggers may act on either table the copies are compared byte by byte, and counted again after the DELETE.
+    """
+    queue = guard.queue
     if queue.settings.archive_by == "copy":
         arrived = connection.execute(st.copy_ids(queue, ids)).rowcount
+        if guard.verify:
+            arrived = sum(bool(same) for _, same in connection.execute(st.twins(queue, ids)))
         gone = connection.execute(st.delete_ids(queue, ids)).rowcount
+        if guard.verify:
+            arrived = min(arrived, connection.execute(st.count_archived(queue, ids)).scalar_one())
     else:
         gone = connection.execute(st.delete_ids(queue, ids)).rowcount
         arrived = connection.execute(st.count_archived(queue, ids)).scalar_one()
     if not len(ids) == arrived == gone:
         raise Misconfigured(
-            f"queue {queue.name!r}: {len(ids)} rows were locked, {arrived} arrived in {queue.archive.name!r} and "
-            f"{gone} were deleted, so the batch was rolled back; look for triggers on both tables"
+            f"queue {queue.name!r}: {len(ids)} rows were locked, {arrived} arrived unchanged in "
+            f"{queue.archive.name!r} and {gone} were deleted, so the batch was rolled back; look for "
+            "triggers on both tables"
         )
+
+
+def _not_there(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> list[Any]:
+    """Refuse what the archive holds already: a trigger that ignores duplicates would let the row vanish."""
+    held = [id_ for id_, _ in connection.execute(st.twins(queue, ids))]
+    batch.refused += [Refused(id_, f"{queue.archive.name} holds this id already; compare the two rows") for id_ in held]
+    return sorted(set(ids) - set(held))
 
 
 def _reconcile(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> list[Any]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.archive.batch import Batch, move_batch
-from qops.archive.check import check_children, check_tables
 from qops.archive.plan import make_plan
 from qops.archive.result import Options, Refused, Result, Wait
 from qops.batches import Batches
@@ -18,6 +17,7 @@ from qops.clock import Stop, monotonic, sleep
 from qops.columns import require_whole
 from qops.counting import Count, count_walks
 from qops.ending import Ending, settle
+from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
 from qops.statements import archive as st
@@ -45,12 +45,17 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         queue = load(connection, settings)
         require_whole(connection, queue.table)
         walks = _walks(queue, options)
-        check_tables(connection, queue)
-        check_children(server, connection, queue, options)
+        guard = check_tables(
+            server,
+            connection,
+            queue,
+            allow_cascade=options.allow_cascade,
+            assume_no_children=options.assume_no_children,
+        )
         connection.rollback()
         if options.dry_run:
             return make_plan(connection, queue, walks, options, events)
-        run = Run(server, connection, queue, options, stop, events)
+        run = Run(server, connection, guard, options, stop, events)
         ledger = Ledger(server, connection, events)
         entry = ledger.open("archive", queue.name, {"state": options.state, "older_than_seconds": options.older_than})
         result = run.result(walks)
@@ -74,12 +79,13 @@ class Run:
         self,
         server: Server,
         connection: sa.Connection,
-        queue: QueueTable,
+        guard: Guard,
         options: Options,
         stop: Stop,
         events: Events,
     ) -> None:
-        self.server, self.connection, self.queue = server, connection, queue
+        self.server, self.connection, self.guard = server, connection, guard
+        self.queue = queue = guard.queue
         self.options, self.stop, self.events = options, stop, events
         self.begun = monotonic()
         self.archived = self.batches = self.locked = self.reconciled = self.retries = 0
@@ -88,7 +94,7 @@ class Run:
         self.reached = "done"
         self.waited: dict[str, float] = {}
         self.throttles = (PurgeLagThrottle(connection, options.max_purge_lag, events),)
-        self.brake = BrakeCheck(connection, queue.name, events)
+        self.brake = BrakeCheck(connection, queue.settings, events)
         self.transactions = Batches(server, connection, queue, stop)
 
     def result(self, walks: list[Walk]) -> Result:
@@ -177,7 +183,7 @@ class Run:
         return self.options.max_runtime - (monotonic() - self.begun)
 
     def _move(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int, connection: sa.Connection) -> Batch:
-        return move_batch(connection, self.queue, walk, key, wanted)
+        return move_batch(connection, self.guard, walk, key, wanted)
 
     def _next_size(self) -> int:
         if self.options.limit is None:

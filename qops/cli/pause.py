@@ -9,6 +9,8 @@ from qops.cli.options import Reason, duration_option
 from qops.errors import UsageError
 from qops.report import Report
 
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.001, 365 * 86_400
+
 
 def pause(
     invocation: Invocation,
@@ -19,14 +21,19 @@ def pause(
     """Put on the brake: runs that change rows stop before their next batch."""
     from qops.ledger import set_brake
 
-    if for_ is not None and for_ <= 0:
-        raise UsageError("--for must be longer than nothing")
+    if for_ is not None and not SHORTEST_SECONDS <= for_ <= LONGEST_SECONDS:
+        raise UsageError("--for is between 1ms and 365d; leave it out to pause until: qops resume")
     name = invocation.settings.queue.name
     server = invocation.server()
     with server.session() as connection:
         brake = set_brake(server, connection, name, reason=reason, seconds=for_)
     document = {"queue": name, "paused": True, "since": brake.since, "until": brake.until, "reason": brake.reason}
-    return Report(document, (), (f"queue {name!r} is {brake}; workers go on; release it with: qops resume",))
+    release = invocation.settings.queue.command("resume")
+    return Report(
+        document,
+        (),
+        (f"queue {name!r} is {brake}; workers go on; release it with: {release}",),
+    )
 
 
 def resume(invocation: Invocation) -> Report:

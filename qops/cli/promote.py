@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qops.cli.command import Invocation
 from qops.cli.options import Batch, DryRun
-from qops.report import Report
+from qops.report import Report, Table
 
 
 def promote(invocation: Invocation, *, batch: Batch = None, dry_run: DryRun = False) -> Report:
@@ -21,4 +21,7 @@ def promote(invocation: Invocation, *, batch: Batch = None, dry_run: DryRun = Fa
     lines = [f"{verb} {words(result.promoted)} of queue {result.queue!r}"]
     if result.locked:
         lines.append(f"  {result.locked} are held by other sessions and were passed over")
-    return Report(result.document(), (), tuple(lines), result.exit_code, result.failure)
+    tables = []
+    if result.refused:
+        tables.append(Table(("id", "reason"), tuple((row["id"], row["reason"]) for row in result.refused), "refused"))
+    return Report(result.document(), tuple(tables), tuple(lines), result.exit_code, result.failure)

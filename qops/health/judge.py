@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qops.health.thresholds import HealthThresholds
 
 FREE_NOTICE_BYTES = 64 * 1024 * 1024
-LAST_RUNS = "SELECT * FROM qops_runs ORDER BY id DESC LIMIT 5;"
+LAST_RUNS = "SELECT * FROM qops_runs WHERE command = 'archive' ORDER BY id DESC LIMIT 5;"
 ROW_WAITS = "SELECT * FROM sys.innodb_lock_waits;"
 _MEBIBYTE = 1024 * 1024
 
@@ -35,9 +35,13 @@ def _depth(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
         (
             "expired",
             depth.expired,
-            "are running but their lease has passed, so nobody works on them; put them back: qops requeue --expired",
+            f"are running but their lease has passed, so nobody works on them: {measured.command('requeue --expired')}",
         ),
-        ("failed", depth.failed, "have failed; once the cause is cured, put them back: qops requeue --failed"),
+        (
+            "failed",
+            depth.failed,
+            f"have failed; once the cause is cured, put them back: {measured.command('requeue --failed')}",
+        ),
     )
     for name, count, text in texts:
         level = limits.level(name, least(count)) if count is not None else None
@@ -53,7 +57,7 @@ def _age(measured: Measured, limits: HealthThresholds) -> Iterator[Finding]:
             "oldest-ready",
             level,
             f"a job has been ready for {seconds:.0f} s: there are too few workers, or none, or they cannot claim; "
-            "check the workers, then: qops doctor",
+            f"check the workers, then: {measured.command('doctor')}",
         )
 
 
@@ -121,10 +125,11 @@ def _operation(measured: Measured) -> Iterator[Finding]:
         yield Finding(
             "paused",
             "warning",
-            f"the queue is {measured.brake}; archive, requeue and promote stand still until: qops resume",
+            f"the queue is {measured.brake}; archive, requeue and promote stand still until: "
+            f"{measured.command('resume')}",
         )
     outcome = measured.archive.last_outcome
-    if outcome and outcome not in ARCHIVE_SUCCESS:
+    if outcome and outcome not in {*ARCHIVE_SUCCESS, "paused"}:
         last = measured.archive.last_success_at
         since = f"the last good one ended at {last:%Y-%m-%d %H:%M:%S}Z" if last else "there was no good one before"
         yield Finding(

@@ -54,6 +54,7 @@ def measure(server: Server, settings: QueueSettings) -> Measured:
         reader.lack("throughput", "two readings, some time apart")
         return Measured(
             queue=queue.name,
+            naming=settings.naming,
             taken_at=now.taken_at,
             table=table,
             purge=purge,

@@ -104,6 +104,11 @@ class Measured:
     paused: bool | None
     brake: str | None
     unknown: tuple[Unknown, ...]
+    naming: str = ""
+
+    def command(self, words: str) -> str:
+        """Return a command line to type for this queue; `naming` says which, where there are several."""
+        return f"qops {words}{self.naming}"
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class Snapshot:
         return worst([finding.level for finding in self.findings] + (["unknown"] if unknown else []))
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the contract."""
+        """Return the JSON document, docs/json.md."""
         measured = self.measured
         purge = measured.purge
         return {

@@ -9,7 +9,8 @@ SELECT column_name AS name,
        datetime_precision AS `precision`,
        character_set_name AS charset,
        collation_name AS collation,
-       UPPER(extra) AS extra
+       UPPER(extra) AS extra,
+       column_default IS NOT NULL OR extra LIKE '%auto_increment%' AS filled
   FROM information_schema.columns
  WHERE table_schema = :schema
    AND table_name = :table

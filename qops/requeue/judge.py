@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qops.errors import Misconfigured
+from qops.fit import fit
 from qops.isolate import each_or_all
 from qops.statements import requeue as st
 
@@ -46,7 +47,7 @@ class Judge:
         return ("exhausted" if self._used_up(row, self._tries(state)) else "requeued"), None
 
     def _is_archived(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401 - as the id column
-        if not self.queue.archive_facts:
+        if self.queue.id.name not in self.queue.archive_facts:
             return False
         return connection.execute(st.in_archive(self.queue, id_)).first() is not None
 
@@ -82,11 +83,25 @@ class Judge:
             reason = "its attempts are used up, and the queue has no failed state to put it in"
             outcome.not_eligible += [{"id": row[0], "state": "running", "reason": reason} for row in spent]
         else:
-            for row in spent:
-                reason = EXHAUSTED.format(attempts=self._attempts(row) + tries, limit=self._limit(row))
-                update = st.give_up(self.queue, [row[0]], reason, count_attempt=counts)
+            outcome.moved += self._give_up(connection, spent, outcome, tries)
+
+    def _give_up(self, connection: sa.Connection, spent: list[sa.Row[Any]], outcome: Outcome, tries: int) -> list[Any]:
+        """Make spent jobs failed, each with its reason; one that cannot be changed costs only itself."""
+        done: list[Any] = []
+        for row in spent:
+            reason = fit(
+                self.queue, "last_error", EXHAUSTED.format(attempts=self._attempts(row) + tries, limit=self._limit(row))
+            )
+            update = st.give_up(self.queue, [row[0]], reason, count_attempt=bool(tries))
+
+            def act(_ids: list[Any], update: sa.Update = update) -> None:
                 self._expect(connection.execute(update).rowcount, 1)
-                outcome.moved.append(row[0])
+
+            def refuse(id_: Any, why: str) -> None:  # noqa: ANN401 - as the id column
+                outcome.not_eligible.append({"id": id_, "state": "running", "reason": why})
+
+            done += each_or_all(connection, [row[0]], act, refuse)
+        return done
 
     def _used_up(self, row: sa.Row[Any], tries: int) -> bool:
         if not self.queue.has("attempts") or self.reset_attempts:

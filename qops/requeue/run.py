@@ -96,7 +96,7 @@ class _Run:
         self.server, self.connection, self.queue = server, connection, queue
         self.options, self.stop, self.events = options, stop, events
         self.judge = Judge(queue, options.reset_attempts)
-        self.brake = BrakeCheck(connection, queue.name, events)
+        self.brake = BrakeCheck(connection, queue.settings, events)
         self.transactions = Batches(server, connection, queue, stop)
         self.result = Result(queue.name)
 

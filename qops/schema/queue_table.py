@@ -204,7 +204,7 @@ def _compare_indexes(findings: Findings, settings: QueueSettings, facts: TableFa
             continue
         advice = (
             f"{missing.command} reads every {missing.state} job of {quote_name(facts.name)}, because no index begins "
-            f"with ({key}); qops init --repair adds one"
+            f"with ({key}); {settings.command('init --repair')} adds one"
         )
         findings.add_index(facts, key, advice=advice if missing.few and not settings.strict else None)
 

@@ -42,3 +42,8 @@ def set_roles(queue: QueueTable, condition: sa.ColumnElement[bool], values: Mapp
     """Return an UPDATE that sets those roles that the queue has, in a fixed order, where `condition` holds."""
     present = [(queue.columns[role], value) for role, value in values.items() if queue.has(role)]
     return sa.update(queue.table).where(condition).ordered_values(*present)
+
+
+def cleared(queue: QueueTable, *roles: str) -> dict[str, Any]:
+    """Return NULL for those of `roles` whose columns may be NULL; the others keep what means nothing any more."""
+    return {role: sa.null() for role in roles if queue.has(role) and queue.facts[queue.columns[role].name].nullable}

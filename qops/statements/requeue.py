@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids, expired, set_roles
+from qops.statements.common import by_ids, cleared, expired, set_roles
 from qops.statements.walk import primary_hint
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def put_back(queue: QueueTable, ids: Sequence[Any], *, count_attempt: bool, rese
     """Make locked jobs pending: no owner, no lease, no finish time; attempts kept, counted or reset."""
     values: dict[str, Any] = {
         "status": queue.value("pending"),
-        "claimed_by": None,
-        "lease_until": None,
-        "finished_at": None,
+        **cleared(queue, "claimed_by", "lease_until", "finished_at"),
     }
     if queue.has("attempts"):
         if reset_attempts:
@@ -57,7 +55,7 @@ def put_back(queue: QueueTable, ids: Sequence[Any], *, count_attempt: bool, rese
 
 def give_up(queue: QueueTable, ids: Sequence[Any], reason: str, *, count_attempt: bool) -> sa.Update:
     """Make locked, expired jobs failed, with a reason; no owner, no lease."""
-    values: dict[str, Any] = {"status": queue.value("failed"), "claimed_by": None, "lease_until": None}
+    values: dict[str, Any] = {"status": queue.value("failed"), **cleared(queue, "claimed_by", "lease_until")}
     if queue.has("finished_at"):
         values["finished_at"] = queue.now("finished_at")
     values["last_error"] = reason

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from qops.columns import bare_table
 from qops.db import quote_name
-from qops.statements.common import LIMIT, claimable, set_roles
+from qops.statements.common import LIMIT, claimable, cleared, set_roles
 from qops.statements.walk import Walk, force_index
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def retry(queue: QueueTable) -> sa.Update:
     values: dict[str, Any] = {
         "status": queue.value("scheduled" if queue.has_state("scheduled") else "pending"),
         "available_at": queue.in_time("available_at", BACKOFF),
-        **_cleared(queue, "claimed_by", "lease_until"),
+        **cleared(queue, "claimed_by", "lease_until"),
         "last_error": ERROR,
     }
     if tries:
@@ -204,12 +204,7 @@ def _limit(queue: QueueTable) -> Any:  # noqa: ANN401 - a number or an expressio
 
 def _finished(queue: QueueTable, state: str) -> dict[str, Any]:
     """Return what every finished job has: its state, no lease, the time of its end."""
-    values: dict[str, Any] = {"status": queue.value(state), **_cleared(queue, "lease_until")}
+    values: dict[str, Any] = {"status": queue.value(state), **cleared(queue, "lease_until")}
     if queue.has("finished_at"):
         values["finished_at"] = queue.now("finished_at")
     return values
-
-
-def _cleared(queue: QueueTable, *roles: str) -> dict[str, Any]:
-    """Return NULL for those of `roles` whose columns may be NULL; the others keep what means nothing any more."""
-    return {role: sa.null() for role in roles if queue.has(role) and queue.facts[queue.columns[role].name].nullable}

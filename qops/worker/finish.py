@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from qops.db import DRIVER_ERRORS, DUPLICATE, errno
 from qops.errors import Misconfigured
+from qops.statements.archive import count_archived
 from qops.worker.job import Job, LeaseLost
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def require_held(rows: int, job: Job) -> None:
 def complete_to_archive(worker: Worker, session: Session, job: Job) -> None:
     """Move a held job to the archive as a done one, inside the caller's transaction; the two counts must agree."""
     queue, statements = worker.queue, worker.statements
+    guard = worker.archive_guard(session.connection)
     if queue.settings.archive_by == "trigger":
         # The owner's trigger copies what it sees being deleted, so that has to be a done job.
         require_held(session.run(statements.complete, **job.fence), job)
@@ -32,7 +34,10 @@ def complete_to_archive(worker: Worker, session: Session, job: Job) -> None:
     else:
         require_held(len(session.query(statements.lock_held, **job.fence)), job)
         copied = _copy(worker, session, job)
+    guard.recheck(session.connection)
     deleted = session.run(statements.delete, id=job.id)
+    if guard.verify or queue.settings.archive_by == "trigger":
+        copied = min(copied, session.connection.execute(count_archived(queue, [job.id])).scalar_one())
     if (copied, deleted) != (1, 1):
         raise Misconfigured(
             f"job {job.id} was locked, but {copied} rows were copied and {deleted} deleted; rolled back. Look for "

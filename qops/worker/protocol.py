@@ -18,6 +18,8 @@ from qops.db import (
 )
 from qops.errors import ConnectionLost, Misconfigured
 from qops.events import Events
+from qops.fit import fit
+from qops.guard import Guard, check_tables
 from qops.limits import MAX_BATCH
 from qops.worker.enqueue import Enqueuer
 from qops.worker.finish import complete_to_archive, require_held
@@ -26,7 +28,6 @@ from qops.worker.job import Job, JobNotFound, NotClaimable, microseconds, retry_
 from qops.worker.promotion import Promotion
 from qops.worker.session import Session
 from qops.worker.statements import Statements
-from qops.worker.text import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +91,7 @@ class Worker:
         self.session = Session(server)
         self.statements = Statements(queue, server.engine.dialect)
         self._holding = False
+        self._archiving: Guard | None = None
         self._enqueuer = Enqueuer(queue, server.engine.dialect)
         promoting = promote and queue.has_state("scheduled") and queue.has("available_at")
         self._promotion = Promotion(self) if promoting else None
@@ -103,6 +105,15 @@ class Worker:
     def close(self) -> None:
         """Disconnect. Jobs in hand stay running until their leases pass."""
         self.session.close()
+
+    def archive_guard(self, connection: sa.Connection) -> Guard:
+        """Return what was found of the two tables before this worker's first job went to the archive.
+
+        Foreign keys that this account cannot see are taken not to be there: a worker has no business with PROCESS.
+        """
+        if self._archiving is None:
+            self._archiving = check_tables(self.server, connection, self.queue, assume_no_children=True)
+        return self._archiving
 
     # What it does with jobs
 
