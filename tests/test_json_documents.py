@@ -170,7 +170,10 @@ def test_every_kind_of_error_is_named() -> None:
     """The kinds and exit codes of errors are those of the code, and the signals'."""
     lines = {key: line for line in TEXT.splitlines() for key in re.findall(r"^\| `(error\.\w+)`", line)}
     # The worker has errors of its own, which no command ends with.
-    family = [QopsError, *(kind for kind in QopsError.__subclasses__() if kind.__module__ == QopsError.__module__)]
+    family: list[type[QopsError]] = [
+        QopsError,
+        *(kind for kind in QopsError.__subclasses__() if kind.__module__ == QopsError.__module__),
+    ]
     kinds = {"signal", *(kind.kind for kind in family)}
     assert set(re.findall(r"`([a-z-]+)`", lines["error.kind"])) == kinds
     codes = {130, 143, *(kind.exit_code for kind in family)}
