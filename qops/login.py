@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from qops.attributes import is_mariadb_library, name_connection
@@ -25,7 +27,20 @@ NO_AUTO_VALUE_ON_ZERO, so that a zero date and an id of 0 are copied as they are
 
 # The client library takes "localhost", spelled like this, to mean its default socket, and forgets the port. Host
 # names know no case, neither for the resolver nor in a certificate.
-LOCAL, LOCAL_BY_TCP = "localhost", "LOCALHOST"
+LOCAL, LOCAL_BY_TCP, LOOPBACK = "localhost", "LOCALHOST", "127.0.0.1"
+
+
+@cache
+def local_by_tcp() -> str:
+    """Return what reaches this machine by TCP: its name, as certificates have it.
+
+    On a system that does not know the name (no /etc/hosts) it is the address.
+    """
+    try:
+        socket.getaddrinfo(LOCAL_BY_TCP, None)
+    except OSError:
+        return LOOPBACK
+    return LOCAL_BY_TCP
 
 
 class OtherServer(Misconfigured):
@@ -138,19 +153,19 @@ def prepare(database: Database) -> Login:
 
 def _choose_endpoint(login: Login, address: Address, file: OptionFile | None) -> None:
     """Say where to connect: a socket where one is named, TCP where a port is."""
-    socket = address.options.get("unix_socket")
+    path = address.options.get("unix_socket")
     host = address.host or (file.options.get("host") if file else None)
     by_tcp = address.port is not None or (file is not None and file.options.get("protocol", "").lower() == "tcp")
-    if socket:
-        # With another host the library would ignore the socket.
-        login.arguments |= {"host": LOCAL, "unix_socket": socket}
-        login.host = socket
+    if path:
+        # With another host the library would ignore the path.
+        login.arguments |= {"host": LOCAL, "unix_socket": path}
+        login.host = path
         return
     if address.port:
         login.arguments["port"] = login.port = address.port
     if host is None or host.lower() == LOCAL:
         if by_tcp:
-            login.arguments["host"] = LOCAL_BY_TCP
+            login.arguments["host"] = local_by_tcp()
         elif address.host:
             login.arguments["host"] = LOCAL
     elif address.host:

@@ -54,7 +54,7 @@ def test_a_read_only_server_is_refused_at_once(
         alone.execute("DELETE FROM jobs")
     before = all_rows(alone)
     alone.execute("SET GLOBAL super_read_only = ON")
-    ran = run_process(*arguments, "--format", "json", url=plain.url, timeout=10)
+    ran = run_process(*arguments, "--format", "json", url=plain.url, timeout=30)
     alone.execute("SET GLOBAL super_read_only = OFF, read_only = OFF")
     assert (ran.code, ran.json["error"]["kind"]) == (69, "unavailable"), ran.err
     assert "read-only" in ran.json["error"]["message"]
