@@ -222,12 +222,12 @@ def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def open_server(database: Database) -> Server:
-    """Prepare a server to talk to; nothing is sent until a session is opened.
+def open_server(database: Database, *, patient: bool = False) -> Server:
+    """Prepare a server to talk to; nothing is sent until a session is opened. `patient` is for DDL.
 
     Raises Misconfigured when nothing says where the server is, or a TLS mode cannot be kept.
     """
-    login = prepare(database)
+    login = prepare(database, patient=patient)
     engine = sa.create_engine(
         sa.URL.create("mysql+mysqldb"), poolclass=NullPool, connect_args=login.arguments, hide_parameters=True
     )

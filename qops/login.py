@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MINIMUM_VERSION = (8, 0, 1)  # the first with SKIP LOCKED
 CONNECT_TIMEOUT_SECONDS = 10
+ANSWER_SECONDS = 60
+"""How long a server may be silent before it counts as lost: frozen, or the network cut without a word. A statement of
+qops ends long before, except DDL that builds an index."""
 LOCK_WAIT_SECONDS = 3  # row locks and metadata locks: an operator's tool must not queue behind an incident
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 """Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
@@ -119,8 +122,11 @@ class Login:
         return connection
 
 
-def prepare(database: Database) -> Login:
-    """Turn the settings into a Login. Raises Misconfigured when they cannot be met or say nothing of a server."""
+def prepare(database: Database, *, patient: bool = False) -> Login:
+    """Turn the settings into a Login; a `patient` one waits for an answer for as long as it takes.
+
+    Raises Misconfigured when the settings cannot be met or say nothing of a server.
+    """
     address = database.address
     if address is None and database.option_file is None:
         raise Misconfigured(
@@ -128,6 +134,8 @@ def prepare(database: Database) -> Login:
             "in qops.toml"
         )
     arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    if not patient:
+        arguments |= {"read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS}
     login = Login(arguments, host=f"the server of {database.option_file}")
     near = Address() if address is None or database.url_yields else address
     file = None

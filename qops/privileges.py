@@ -73,7 +73,12 @@ def grants_for(command: str, settings: QueueSettings) -> Callable[[str, str], st
     """Return a function (account, schema) → the GRANT statements that `command` needs, one a line."""
 
     def render(account: str, schema: str) -> str:
-        return "\n".join(grant(need, settings, account, schema) for need in NEEDS.get(command, ()))
+        lines: list[str] = []
+        for need in NEEDS.get(command, ()):
+            if need.optional:
+                lines.append(f"-- optional: {need.purpose}")
+            lines.append(grant(need, settings, account, schema))
+        return "\n".join(lines)
 
     return render
 

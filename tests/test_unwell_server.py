@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dev.server import private_server
+from qops import login
+from qops.errors import ConnectionLost
 from tests.accounts import account
 from tests.conftest import Database, Ran, fresh_database, run_process, start_process, wait_until
 from tests.queues import counts, fill, init
@@ -87,3 +91,17 @@ def test_a_long_pause_outlives_an_idle_limit(alone: Database, plain: Database) -
     ran = run_process("archive", "--batch", "10", "--pause", "2500ms", "--format", "json", url=plain.url)
     alone.execute("SET GLOBAL wait_timeout = DEFAULT")
     assert (ran.code, ran.json["archived"]) == (0, 20), ran.err
+
+
+def test_a_server_that_falls_silent_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen server holds nobody for ever: what waits for it hears after a while that the connection is lost."""
+    monkeypatch.setattr(login, "ANSWER_SECONDS", 1)
+    with private_server() as server, fresh_database(server) as database:
+        assert server.pid is not None
+        held = database.server()
+        with held.session() as connection:
+            connection.exec_driver_sql("SELECT 1")
+            os.kill(server.pid, signal.SIGSTOP)
+            with pytest.raises(ConnectionLost), held.translating():
+                connection.exec_driver_sql("SELECT 1")
+            os.kill(server.pid, signal.SIGCONT)

@@ -55,12 +55,13 @@ class Invocation:
     settings: Settings
     events: Events
 
-    def server(self) -> Server:
-        """Return the configured server, ready to name the privileges that this command needs."""
+    def server(self, *, patient: bool = False) -> Server:
+        """Return the configured server, ready to name the privileges that this command needs; `patient` for DDL."""
         from qops.db import open_server
         from qops.privileges import grants_for
 
-        return open_server(self.settings.database).for_command(grants_for(self.command, self.settings.queue))
+        server = open_server(self.settings.database, patient=patient)
+        return server.for_command(grants_for(self.command, self.settings.queue))
 
     def showing_progress(self, wanted: bool | None) -> Invocation:  # noqa: FBT001 - a tri-state flag
         """Return this invocation with progress on stderr: as asked, else on a terminal only."""
@@ -120,6 +121,9 @@ def invocation(name: str, common: Common, events: Events) -> Invocation:
     address = settings.database.address
     if flags.url and address and address.password:
         events.warn("a password on the command line is seen by others; use QOPS_PASSWORD or an option file")
+    for section in ("replicas", "schedule"):
+        if settings.sections.get(section):
+            events.warn(f"[{section}] is in {settings.config_file}, but nothing in this version reads it")
     return Invocation(name, settings, events)
 
 

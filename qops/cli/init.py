@@ -20,7 +20,7 @@ def init(
     from qops import schema
     from qops.clock import stop_on_signals
 
-    server, queue = invocation.server(), invocation.settings.queue
+    server, queue = invocation.server(patient=True), invocation.settings.queue
     with stop_on_signals() as stop:
         result = schema.init(server, queue, repair=repair, dry_run=dry_run, stop=stop, events=invocation.events)
     return schema.report(result)

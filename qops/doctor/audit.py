@@ -129,7 +129,7 @@ def choose(only: Sequence[str], skip: Sequence[str], settings: Settings) -> Choi
     for one in (*only, *skip):
         find(one)
     for one in configured:
-        if one not in BY_ID:
+        if not isinstance(one, str) or one not in BY_ID:
             raise Misconfigured(f"[doctor] skip names no check {one!r}; {nearest(str(one), BY_ID)}")
     without = frozenset((*skip, *(one for one in configured if one not in only)))
     wanted = tuple(one for one in BY_ID if (not only or one in only) and one not in without)

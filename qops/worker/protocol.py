@@ -47,9 +47,9 @@ class Worker:
 
     What is promised: at any time a job is in the hands of at most one worker whose lease has not passed, and
     only that worker can finish it. For this, names of workers that run at the same time must differ, unless the
-    queue counts attempts, which tells two of one name apart. The fence is made of what the queue has: with neither
-    owners nor attempts, a worker that was given up for dead and comes back can finish a job that somebody else has
-    claimed since; without leases nobody is given up for dead.
+    queue counts attempts, which tells two of one name apart (until somebody resets them). The fence is made of what
+    the queue has: with neither owners nor attempts, a worker that was given up for dead and comes back can finish a
+    job that somebody else has claimed since; without leases nobody is given up for dead.
 
     What is not promised. Exactly-once: a worker can die, or lose its lease, after it has done the work and before
     it has said so, and the job runs again; so work outside the database must bear repetition. Order: jobs are
