@@ -25,7 +25,8 @@ SHOW ENGINE INNODB STATUS;
 --    |          4711 | REPEATABLE READ |            0 | NULL           |    5423 |
 --    +---------------+-----------------+--------------+----------------+---------+
 --
---    It ends with the transaction: ask its owner, or KILL 4711.
+--    It ends with the transaction: ask its owner, or KILL 4711. Error 3854 means that some transaction is just
+--    running a statement with a character beyond U+FFFF, which this list cannot hold: run it again.
 SELECT trx_mysql_thread_id AS connection_id,
        trx_isolation_level AS isolation_level,
        trx_lock_structs AS lock_structs,

@@ -255,27 +255,3 @@ def statements(text: str) -> list[str]:
     """Return the statements of a script, without comments and with single spaces."""
     bare = re.sub(r"--[^\n]*", "", text)
     return [" ".join(part.split()).removesuffix("\\G") for part in re.split(r";|\\G", bare) if part.strip()]
-
-
-def test_a_statement_beyond_the_basic_plane_does_not_hide_the_lag(database: Database) -> None:
-    """While a transaction runs a statement with an emoji, the list of transactions fails, and the lag is still told."""
-    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    database.execute("INSERT INTO t VALUES (1)")
-    holder, busy = database.connect(), database.connect()
-    holder.cursor().execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-    runner = threading.Thread(target=lambda: busy.cursor().execute("SELECT SLEEP(4), '\U0001f600' FROM t FOR UPDATE"))
-    runner.start()
-    running = (
-        "SELECT COUNT(*) FROM performance_schema.threads WHERE processlist_db = %s AND processlist_state = 'User sleep'"
-    )
-    wait_until(lambda: database.value(running, [database.name]))
-    with database.server().observe() as connection:
-        lag = read_purge(connection)
-    assert lag.unknown is None
-    assert lag.unpurged_transactions is not None
-    assert lag.read_views is not None
-    assert lag.read_views >= 1
-    runner.join()
-    for session in (holder, busy):
-        session.rollback()
-        session.close()

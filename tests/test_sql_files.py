@@ -193,7 +193,11 @@ def test_the_client_runs_a_file_to_its_end(client: Any, database: Database, name
     """Every file, run as it stands by MySQL's own client in batch mode, ends with exit code 0: also the last line."""
     fill(database, 3)
     text = (SQL / f"{name}.sql").read_text(encoding="utf-8")
-    ran = mysql(database, f"{text}\nSELECT 'it ended' AS here;\n")
+    script = f"{text}\nSELECT 'it ended' AS here;\n"
+    ran = mysql(database, script)
+    for _ in range(5):
+        if "ERROR 3854" in ran.stderr:  # another test's statement with an emoji was just running
+            ran = mysql(database, script)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == "it ended"
 
