@@ -13,13 +13,16 @@
 --                  and locks n rows. The direction matters: with a sort every pending job would be locked, and other
 --                  workers would be handed nothing. The order here is `order` in qops.toml.
 --   lease_idx      requeue --expired: WHERE status = 'running' AND lease_until < NOW(6).
---                  Costs 1.11 x the redo of claim_idx alone, 1.02 x the server's CPU.
---   available_idx  promote: WHERE status = 'scheduled' AND available_at <= NOW(6). Costs 1.09 x the redo.
+--                  Costs 1.01 x the redo of claim_idx alone, 1.00 x the server's CPU.
+--   available_idx  promote: WHERE status = 'scheduled' AND available_at <= NOW(6). This and finished_idx cost
+--                  1.23 x the redo of claim_idx and lease_idx.
 --   finished_idx   archive: WHERE status = 'done' AND finished_at < x ORDER BY finished_at, id, and the failed jobs
---                  the same way. Costs 1.09 x the redo.
+--                  the same way. This and available_idx cost 1.23 x the redo of
+--                  claim_idx and lease_idx.
 --
--- All three together: 1.30 x the redo of claim_idx alone, 1.08 x the server's CPU; jobs a second were the same within
--- the noise with a durable log, 0.94 x with innodb_flush_log_at_trx_commit = 2 and sync_binlog = 0. Leaving the
+-- All three together: 1.24 x the redo of claim_idx alone, 1.08 x the server's CPU, 0.94 x the jobs a second (0.95 x with
+-- four workers); 0.91 x and 0.92 x the jobs a second of a table with claim_idx and no times at all. Durable log; with
+-- innodb_flush_log_at_trx_commit = 2 and sync_binlog = 0 it is 0.90 x and 0.86 x of the latter. Leaving the
 -- status out of them, or joining two of them in one, did not serve: where old rows keep their lease, or failed jobs
 -- are kept for long, the statements read or lock far more than they take.
 
