@@ -34,8 +34,8 @@ class Maintenance:
     """An index (status, `role`) for the statement by which `command` finds jobs in `state`.
 
     `few` says that there are never more such jobs than workers have in hand: then any index that begins with
-    the status will do, and this one is advice for a table that qops did not make. `cost` was measured as above, that of available_idx and finished_idx
-    for both together.
+    the status will do, and this one is advice for a table that qops did not make. `cost` was measured as above, that of
+    available_idx and finished_idx for both together.
     """
 
     name: str
