@@ -33,7 +33,7 @@ lint: setup  ## check style, types and the direction of imports
 	$(VENV)/mypy
 	$(VENV)/lint-imports
 
-bench: setup  ## measure (TOPIC=claim: one topic only)
+bench: setup  ## measure (TOPIC=indexes: one topic only)
 	@$(VENV)/python dev/bench.py $(TOPIC)
 
 server: setup  ## start the throwaway MySQL server and print its URL

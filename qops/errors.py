@@ -62,7 +62,7 @@ class ConnectionLost(Unavailable):
 
 
 class TryLater(QopsError):
-    """Something did not clear in time: a lock, a throttle, the brake, another run."""
+    """Something did not clear in time: a lock, a throttle, the brake."""
 
     exit_code = 75
     kind = "try-later"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from qops.db import DUPLICATE, errno
+from qops.db import DUPLICATE, errno, prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,14 +58,9 @@ def each_or_all(
         if errno(error) not in ROW_TROUBLE:
             raise
         if len(ids) == 1:
-            refuse(ids[0], _sentence(error))
+            refuse(ids[0], f"{prose(error)} (error {errno(error)})")
             return []
         middle = len(ids) // 2
         first = each_or_all(connection, ids[:middle], act, refuse)
         return first + each_or_all(connection, ids[middle:], act, refuse)
     return ids
-
-
-def _sentence(error: exc.DBAPIError) -> str:
-    arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
-    return f"{arguments[1]} (error {arguments[0]})" if len(arguments) > 1 else str(error.orig)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from qops.db import Server, errno, transact
+from qops.db import NO_SUCH_TABLE, Server, errno, transact
 from qops.errors import ConnectionLost, Misconfigured, QopsError, TryLater, Unavailable
 from qops.privileges import LEDGER_TABLE
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_SUCH_TABLE = 1146
 CLOSE_ATTEMPTS = 3
 _COLUMNS = (
     "id",

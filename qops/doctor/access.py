@@ -13,7 +13,7 @@ from sqlalchemy import exc
 
 from qops.children import find_children
 from qops.columns import bare_table
-from qops.db import DENIED, STATEMENT_BINLOG, errno, prose, statement
+from qops.db import DENIED, NO_SUCH_TABLE, STATEMENT_BINLOG, errno, prose, statement
 from qops.doctor.facts import Access, Missing
 from qops.explain import explain
 from qops.privileges import LEDGER_TABLE, NEEDS, Need, grant
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 NOT_TRIED = frozenset({"init", "doctor"})
 """DDL cannot be tried without doing it; what doctor lacks shows in its own checks."""
-NO_SUCH_TABLE = 1146
 _IDS = (0, 1)
 _ROLES_OF = {"promote": ("available_at",)}
 _STATES_OF = {"promote": ("scheduled",)}
