@@ -42,25 +42,28 @@ class Step:
 
 @dataclass(frozen=True)
 class Walk:
-    """A way through the rows with one status value: along `index`, by `steps`, the last of which is the id."""
+    """A way through the rows with one status value (None: with any): along `index`, by `steps`, the last is the id."""
 
-    value: StateValue
+    value: StateValue | None
     index: str
     steps: tuple[Step, ...]
     past: Past | None = None
 
 
-def choose_walk(queue: QueueTable, value: StateValue, *, by: str | None = None, past: Past | None = None) -> Walk:
+def choose_walk(
+    queue: QueueTable, value: StateValue | None, *, by: str | None = None, past: Past | None = None
+) -> Walk:
     """Return the walk for one status value: by status and the time in role `by` where an index has them.
 
-    Otherwise by any index that begins with the status, and without one along the primary key.
+    Otherwise by any index that begins with the status, and without one along the primary key. For any status
+    (`value` None): by the time where an index begins with it.
     """
-    status = queue.columns["status"].name
-    heads = [(status, queue.columns[by].name)] if by and queue.has(by) else []
-    for head in [*heads, (status,)]:
-        index = _first(queue.indexes, head)
+    fixed = () if value is None else (queue.columns["status"].name,)
+    timed = (queue.columns[by].name,) if by and queue.has(by) else ()
+    for head in ((*fixed, *timed), fixed):
+        index = _first(queue.indexes, head) if head else None
         if index:
-            return Walk(value, index.name, _steps(queue, index), past)
+            return Walk(value, index.name, _steps(queue, index, len(fixed)), past)
     return Walk(value, "PRIMARY", (Step(queue.id),), past)
 
 
@@ -72,11 +75,11 @@ def _first(indexes: Sequence[Index], head: tuple[str, ...]) -> Index | None:
     return None
 
 
-def _steps(queue: QueueTable, index: Index) -> tuple[Step, ...]:
-    """Return the steps of an index after the status, up to the id, which InnoDB appends to every secondary index."""
+def _steps(queue: QueueTable, index: Index, fixed: int) -> tuple[Step, ...]:
+    """Return the steps of an index after its `fixed` parts, up to the id, which InnoDB appends to every index."""
     by_name = {column.name.lower(): column for column in queue.table.columns}
     steps: list[Step] = []
-    for part in index.parts[1:]:
+    for part in index.parts[fixed:]:
         steps.append(Step(by_name[str(part.column).lower()], part.descending))
         if steps[-1].column is queue.id:
             return tuple(steps)
@@ -85,10 +88,11 @@ def _steps(queue: QueueTable, index: Index) -> tuple[Step, ...]:
 
 def selection(queue: QueueTable, walk: Walk) -> sa.ColumnElement[bool]:
     """Return the predicate that the walk's rows meet: state, and time by the server's clock."""
-    chosen = queue.columns["status"] == walk.value
-    if walk.past is None:
-        return chosen
-    return sa.and_(chosen, queue.columns[walk.past.role] <= queue.in_time(walk.past.role, -walk.past.microseconds))
+    met = [] if walk.value is None else [queue.columns["status"] == walk.value]
+    if walk.past:
+        moment = queue.in_time(walk.past.role, -walk.past.microseconds)
+        met.append(queue.columns[walk.past.role] <= moment)
+    return sa.and_(sa.true(), *met)
 
 
 def next_keys(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit: int) -> sa.Select[Any]:
