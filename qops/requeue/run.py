@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
-from qops.columns import INTEGERS, require_whole
+from qops.columns import require_whole
 from qops.counting import at_most, count_walks, least
 from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
 from qops.ending import settle
-from qops.errors import QopsError, UsageError
+from qops.errors import QopsError
+from qops.ids import parse_id
 from qops.ledger import Ledger
 from qops.pick import pick
 from qops.queue import QueueTable, load
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 PAUSE_FACTOR = 1.0  # rest as long as the last batch took
 MAX_PAUSE_SECONDS = 1.0
 PLAN_BOUND = 100_000
-WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -40,7 +39,7 @@ def requeue(server: Server, settings: QueueSettings, options: Options, stop: Sto
         queue = load(connection, settings)
         require_whole(connection, queue.table)
         walks = _walks(queue, options)
-        named = [_parse_id(queue, text) for text in options.ids]
+        named = [parse_id(queue, text) for text in options.ids]
         connection.rollback()
         if options.dry_run:
             return _plan(connection, queue, walks, named, options)
@@ -162,11 +161,3 @@ class _Run:
             if outcome.conflicts:
                 verdict = "conflict"
         return outcome, verdict, reason
-
-
-def _parse_id(queue: QueueTable, text: str) -> Any:  # noqa: ANN401 - whatever the id column holds
-    if queue.facts[queue.id.name].data_type not in INTEGERS:
-        return text
-    if not WHOLE_NUMBER.fullmatch(text):
-        raise UsageError(f"{text!r} is not an id of queue {queue.name!r}, whose ids are whole numbers")
-    return int(text)
