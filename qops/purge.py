@@ -9,7 +9,7 @@ transaction that writes. The smaller of the list and half the gap is right in bo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -35,12 +35,16 @@ _READ_VIEWS = re.compile(r"^(\d+) read views open inside InnoDB$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Blocker:
-    """The likely holder of the oldest read view: its connection, how long in seconds, what it runs or ran last."""
+    """The likely holder of the oldest read view: its connection, how long in seconds, what it runs or ran last.
+
+    `whole_transaction`: the view lasts until its transaction ends; else until the statement does that is running.
+    """
 
     connection_id: int
     user: str | None
     seconds: int
     statement: str | None
+    whole_transaction: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class PurgeLag:
     """Purge as it stands. Every value is None where `unknown` says why it could not be read.
 
     `oldest_view_seconds` and `blocker` are None as well when no read view is open, or its holder is not to be
-    seen; the age is an upper bound, since a transaction can be older than its read view.
+    seen; the age is an upper bound, since a transaction can be older than its read view. `purged_below` is the
+    number of the transaction that purge has come to, for telling whether it moves.
     """
 
     unpurged_transactions: int | None = None
@@ -57,6 +62,7 @@ class PurgeLag:
     oldest_view_seconds: int | None = None
     blocker: Blocker | None = None
     unknown: str | None = None
+    purged_below: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,7 @@ def read_purge(connection: sa.Connection, *, name_blocker: bool = True) -> Purge
         if errno(error) not in DENIED:
             raise
         return PurgeLag(unknown=_grant(connection))
-    return PurgeLag(
-        unpurged_transactions=lag.unpurged_transactions,
-        history_list_length=lag.history_list_length,
-        read_views=lag.read_views,
-        oldest_view_seconds=blocker.seconds if blocker else None,
-        blocker=blocker,
-    )
+    return replace(lag, oldest_view_seconds=blocker.seconds if blocker else None, blocker=blocker)
 
 
 def parse_status(text: str) -> PurgeLag:
@@ -105,18 +105,23 @@ def parse_status(text: str) -> PurgeLag:
         return PurgeLag(unknown="SHOW ENGINE INNODB STATUS has another form on this server than qops can read")
     gap = max(0, int(position["counter"]) - int(position["purged"]))
     history = int(position["history"])
-    return PurgeLag(unpurged_transactions=min(history, gap // 2), history_list_length=history, read_views=int(views[1]))
+    return PurgeLag(
+        unpurged_transactions=min(history, gap // 2),
+        history_list_length=history,
+        read_views=int(views[1]),
+        purged_below=int(position["purged"]),
+    )
 
 
-def find_blocker(connection: sa.Connection, read_views: int) -> Blocker | None:
+def find_blocker(connection: sa.Connection, read_views: int, *, patient: bool = True) -> Blocker | None:
     """Return the likely holder of the oldest of `read_views` read views, None if it is not to be seen.
 
-    InnoDB renews the list of transactions only when nobody has read it for 100 ms, so a list that accounts for
-    fewer views than there are is read once more after such a rest.
+    InnoDB renews the list of transactions only when nobody has read it for 100 ms, so a `patient` caller has a list
+    that accounts for fewer views than there are read once more after such a rest.
     """
     try:
         candidates, connections = _candidates(connection)
-        if len(connections) < read_views:
+        if patient and len(connections) < read_views:
             sleep(_LIST_RENEWED_SECONDS, Stop())
             candidates, connections = _candidates(connection)
     except exc.DBAPIError as error:
@@ -141,7 +146,12 @@ def choose(candidates: Sequence[Candidate], connections: Mapping[int, Blocker], 
 
 def _blame(candidate: Candidate, known: Blocker) -> Blocker:
     seconds = candidate.seconds if candidate.whole_transaction else min(candidate.seconds, known.seconds)
-    return replace(known, seconds=seconds, statement=candidate.statement or known.statement)
+    return replace(
+        known,
+        seconds=seconds,
+        statement=candidate.statement or known.statement,
+        whole_transaction=candidate.whole_transaction,
+    )
 
 
 def _candidates(connection: sa.Connection) -> tuple[list[Candidate], dict[int, Blocker]]:
@@ -180,7 +190,7 @@ def _of_innodb(row: Any) -> Candidate:  # noqa: ANN401 - a row of the driver
     return Candidate(
         connection_id=int(row.connection_id),
         certain=row.lock_structs == 0,
-        whole_transaction=row.isolation_level == REPEATABLE_READ,
+        whole_transaction=row.isolation_level == REPEATABLE_READ and not row.single_statement,
         seconds=int(row.seconds),
         statement=row.statement_text,
     )

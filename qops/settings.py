@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECTIONS = ("database", "queues", "replicas", "archive", "health", "doctor", "schedule")
+PARSED = frozenset({"database", "queues", "replicas"})  # here; the others by the commands that own them
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+EXAMPLE_URL = "mysql://qops@replica.example:3306/"
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_DURATION_SECONDS = 36_500 * 86_400  # a hundred years: beyond, the server's time arithmetic ends in NULL
 
@@ -51,10 +53,14 @@ class Flags:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a command may read. Sections that commands own are validated by them."""
+    """Everything that a command may read. Sections that commands own are validated by them.
+
+    `replicas` are the servers of `[replicas]` by the names that they have there.
+    """
 
     database: Database
     queue: QueueSettings
+    replicas: Mapping[str, Database] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     config_file: Path | None = None
 
@@ -72,10 +78,12 @@ def load(flags: Flags, environment: Mapping[str, str]) -> Settings:
     reject_unknown(document, SECTIONS, "the top level", path)
     database = section_of(document, "database", path)
     reject_unknown(database, ("url", "defaults_file", "defaults_group"), "[database]", path)
+    source = _database(flags, environment, database)
     return Settings(
-        database=_database(flags, environment, database),
+        database=source,
         queue=choose_queue(flags.queue or environment.get("QOPS_QUEUE") or None, document, path),
-        sections={name: section_of(document, name, path) for name in SECTIONS if name not in {"database", "queues"}},
+        replicas=_replicas(section_of(document, "replicas", path), source, _password(environment), path),
+        sections={name: section_of(document, name, path) for name in SECTIONS if name not in PARSED},
         config_file=path,
     )
 
@@ -118,6 +126,28 @@ def _database(flags: Flags, environment: Mapping[str, str], section: Mapping[str
         option_group=group,
         url_yields=path is not None and file_level < url_level,
     )
+
+
+def _replicas(
+    section: Mapping[str, Any], source: Database, password: Secret | None, path: Path | None
+) -> dict[str, Database]:
+    """Return who logs in to each replica: what its URL leaves out is as for the source.
+
+    Accounts are replicated with the rest, so QOPS_PASSWORD and the option file (its user, password and TLS) serve
+    there too; a password inside the source's own URL does not travel to another host.
+    """
+    replicas = {}
+    for name, url in section.items():
+        if not isinstance(url, str):
+            raise Misconfigured(f'{path}: [replicas] {name} must be a URL, as in {name} = "{EXAMPLE_URL}"')
+        try:
+            address = parse_url(url)
+        except Misconfigured as error:
+            raise Misconfigured(f"{path}: [replicas] {name}: {error}") from None
+        if address.host is None and "unix_socket" not in address.options:
+            raise Misconfigured(f'{path}: [replicas] {name} names no host; write it like "{EXAMPLE_URL}"')
+        replicas[name] = Database(address, address.password or password, source.option_file, source.option_group)
+    return replicas
 
 
 def _password(environment: Mapping[str, str]) -> Secret | None:

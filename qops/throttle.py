@@ -6,22 +6,17 @@ no read view, ends at once when asked to stop, and has a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from qops.clock import Stop, monotonic, sleep
-from qops.errors import PrivilegeMissing, TryLater
-from qops.purge import find_blocker, read_purge
+from qops.errors import TryLater
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import sqlalchemy as sa
+    from collections.abc import Callable, Iterable, Sequence
 
     from qops.events import Events
 
-DEFAULT_PURGE_LAG = 50_000  # committed transactions
 POLL_SECONDS = 1.0
 SAY_EVERY_SECONDS = 30.0
 
@@ -32,79 +27,81 @@ class Throttled(TryLater):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why to wait: `name` for counting, `message` for people, with who causes it."""
+    """Why to wait: `name` for counting, `message` for people, with who causes it.
+
+    `curable`: whether it goes by waiting alone; None where that cannot be told.
+    """
 
     name: str
     message: str
+    curable: bool | None = True
 
 
-Throttle = Callable[[], Reason | None]
+class Throttle(Protocol):
+    """Asked between batches. After each call `words` say how things stand, and `pressure` how near the limit is.
 
-
-class PurgeLagThrottle:
-    """Wait while more than `limit` committed transactions wait for purge; go on below half of it.
-
-    `limit` None is the default, which only warns, once, where the lag cannot be read. Raises PrivilegeMissing
-    where a limit was asked for and cannot be read.
+    A pressure of 0 is up to half the limit, 1 the limit or beyond it.
     """
 
-    def __init__(self, connection: sa.Connection, limit: int | None, events: Events) -> None:
-        self.connection = connection
-        self.limit = DEFAULT_PURGE_LAG if limit is None else limit
-        self.asked = limit is not None
-        self.events = events
-        self.waiting = False
-        self.blind = False
+    name: str
+    words: str
+    pressure: float
 
     def __call__(self) -> Reason | None:
         """Return why to wait now, or None."""
-        if self.blind:
-            return None
-        lag = read_purge(self.connection, name_blocker=False)
-        self.connection.rollback()
-        if lag.unpurged_transactions is None:
-            if self.asked:
-                raise PrivilegeMissing(f"--max-purge-lag was asked for, but the lag cannot be read: {lag.unknown}")
-            self.events.warn(f"purge lag is not watched: {lag.unknown}")
-            self.blind = True
-            return None
-        threshold = self.limit // 2 if self.waiting else self.limit
-        self.waiting = lag.unpurged_transactions > threshold
-        if not self.waiting:
-            return None
-        holder = find_blocker(self.connection, lag.read_views) if lag.read_views else None
-        self.connection.rollback()
-        cause = (
-            f"; the oldest read view seems to be held by connection {holder.connection_id} ({holder.user}) for "
-            f"{holder.seconds} s: {holder.statement or 'idle'}"
-            if holder
-            else ""
-        )
-        return Reason(
-            "purge-lag",
-            f"purge lag: {lag.unpurged_transactions} committed transactions wait for purge "
-            f"(limit {self.limit}, resuming at {self.limit // 2}){cause}",
-        )
+
+
+@dataclass
+class Waits:
+    """How long a run has waited for what, in seconds by the reason's name, and the last that was said of each."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    last: dict[str, Reason] = field(default_factory=dict)
+
+    def add(self, reason: Reason, seconds: float) -> None:
+        """Count a wait."""
+        self.seconds[reason.name] = self.seconds.get(reason.name, 0.0) + seconds
+        self.last[reason.name] = reason
+
+    @property
+    def total(self) -> float:
+        """All seconds."""
+        return sum(self.seconds.values(), 0.0)
+
+
+def pressure_of(value: float, limit: float) -> float:
+    """Return how near `value` is to `limit`: 0 up to half of it, 1 at and beyond it."""
+    half = limit / 2
+    if value <= half:
+        return 0.0
+    return min(1.0, (value - half) / half) if half else 1.0
+
+
+def highest_pressure(throttles: Iterable[Throttle]) -> float:
+    """Return the pressure of the throttle that is nearest to its limit."""
+    return max((throttle.pressure for throttle in throttles), default=0.0)
 
 
 def hold(
-    throttles: Sequence[Throttle], *, max_wait: float, stop: Stop, events: Events, waited: dict[str, float]
+    throttles: Sequence[Callable[[], Reason | None]], *, max_wait: float, stop: Stop, events: Events, waited: Waits
 ) -> None:
-    """Return when no throttle has a reason or a stop was requested; add the seconds to `waited` by reason.
+    """Return when no throttle has a reason or a stop was requested; count the seconds in `waited`.
 
     Raises Throttled (75) after `max_wait` seconds, naming the reason that did not clear.
     """
     begun = monotonic()
-    said = begun - SAY_EVERY_SECONDS
+    said, subject = begun, ""
     while not stop.requested:
         reason = next(filter(None, (throttle() for throttle in throttles)), None)
-        if reason is None:
-            return
         now = monotonic()
+        if reason is None:
+            if subject:
+                events.inform(f"going on after {now - begun:.0f} s")
+            return
         if now - begun >= max_wait:
             raise Throttled(f"waited {now - begun:.0f} s, and it did not clear: {reason.message}")
-        if now - said >= SAY_EVERY_SECONDS:
+        if reason.name != subject or now - said >= SAY_EVERY_SECONDS:
             events.inform(f"waiting: {reason.message}")
-            said = now
+            said, subject = now, reason.name
         sleep(min(POLL_SECONDS, max_wait - (now - begun)), stop)
-        waited[reason.name] = waited.get(reason.name, 0.0) + (monotonic() - now)
+        waited.add(reason, monotonic() - now)

@@ -19,17 +19,18 @@ SHOW ENGINE INNODB STATUS;
 
 -- 2. Who may hold a read view, oldest first. Certain where lock_structs is 0.
 --
---    +---------------+-----------------+--------------+----------------+---------+
---    | connection_id | isolation_level | lock_structs | statement_text | seconds |
---    +---------------+-----------------+--------------+----------------+---------+
---    |          4711 | REPEATABLE READ |            0 | NULL           |    5423 |
---    +---------------+-----------------+--------------+----------------+---------+
+--    +---------------+-----------------+--------------+------------------+----------------+---------+
+--    | connection_id | isolation_level | lock_structs | single_statement | statement_text | seconds |
+--    +---------------+-----------------+--------------+------------------+----------------+---------+
+--    |          4711 | REPEATABLE READ |            0 |                0 | NULL           |    5423 |
+--    +---------------+-----------------+--------------+------------------+----------------+---------+
 --
---    It ends with the transaction: ask its owner, or KILL 4711. Error 3854 means that some transaction is just
+--    It ends with the transaction (with the statement, where single_statement is 1): ask its owner, or KILL 4711. Error 3854 means that some transaction is just
 --    running a statement with a character beyond U+FFFF, which this list cannot hold: run it again.
 SELECT trx_mysql_thread_id AS connection_id,
        trx_isolation_level AS isolation_level,
        trx_lock_structs AS lock_structs,
+       trx_autocommit_non_locking AS single_statement,
        trx_query AS statement_text,
        GREATEST(0, TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM'))) AS seconds
   FROM information_schema.innodb_trx

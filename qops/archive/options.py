@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from qops.archive.result import Options
 from qops.errors import Misconfigured, UsageError
 from qops.limits import MAX_BATCH
-from qops.settings import duration
+from qops.settings import EXAMPLE_URL, duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qops.settings import Settings
 
-DURATIONS = ("older_than", "max_runtime", "pause", "max_wait")
+DURATIONS = ("older_than", "max_runtime", "pause", "max_wait", "max_replica_lag", "read_view")
 NUMBERS = ("batch", "limit", "max_purge_lag")
 SWITCHES = ("allow_cascade", "assume_no_children")
 STATES = ("done", "failed")
@@ -23,12 +23,17 @@ STATES = ("done", "failed")
 
 def choose(given: Mapping[str, Any], settings: Settings, *, dry_run: bool) -> Options:
     """Return the options of one run. Raises UsageError for a wrong flag, Misconfigured for a wrong section."""
-    known = [field.name for field in fields(Options) if field.name != "dry_run"]
+    known = [field.name for field in fields(Options) if field.name not in {"dry_run", "replicas"}]
     section = {key: _from_file(key, value) for key, value in settings.section("archive", known).items()}
     flags = {name: value for name, value in given.items() if value is not None}
     if flags.get("state", STATES[0]) not in STATES:
         raise UsageError(f"--state must be {' or '.join(STATES)}, not {flags['state']!r}")
-    return Options(**{**section, **flags, "dry_run": dry_run})
+    if "max_replica_lag" in {**section, **flags} and not settings.replicas:
+        raise Misconfigured(
+            "a limit for the lag of replicas (--max-replica-lag, [archive] max_replica_lag) needs to know them; write "
+            f'in {settings.config_file or "qops.toml"}:\n[replicas]\nreplica1 = "{EXAMPLE_URL}"'
+        )
+    return Options(**{**section, **flags, "dry_run": dry_run, "replicas": settings.replicas})
 
 
 def _from_file(key: str, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds

@@ -6,32 +6,36 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qops.archive.result import Options, Plan, Result
+from qops.archive.result import Options, Plan, Result, Standing
+from qops.brake import BrakeCheck, Paused
 from qops.counting import Count, at_most, count_walks, least
 from qops.db import statement
 from qops.explain import explain
 from qops.statements import archive as st
 from qops.statements.walk import Walk, count_selected, lock_rows, next_keys
-from qops.throttle import PurgeLagThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import sqlalchemy as sa
 
-    from qops.events import Events
     from qops.queue import QueueTable
+    from qops.throttle import Throttle
 
 ROW_BOUND = 100_000
 
 
 def make_plan(
-    connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], options: Options, events: Events
+    connection: sa.Connection,
+    queue: QueueTable,
+    walks: Sequence[Walk],
+    options: Options,
+    brake: BrakeCheck,
+    throttles: Sequence[Throttle],
 ) -> Result:
     """Return a result with a plan and nothing archived."""
     found = count_walks(connection, walks, partial(count_selected, queue), ROW_BOUND)
     rows = at_most(found, options.limit)
-    reason = PurgeLagThrottle(connection, options.max_purge_lag, events)()
     plan = Plan(
         rows=rows,
         bytes=_bytes(connection, queue, least(rows)),
@@ -43,10 +47,24 @@ def make_plan(
             for s in _statements(queue, walks[0])
         ),
         explain=tuple(asdict(line) for walk in walks for line in explain(connection, next_keys(queue, walk, None, 10))),
-        throttles=(reason.message,) if reason else (),
+        throttles=(*_brake(brake), *(_standing(throttle) for throttle in throttles)),
     )
     connection.rollback()
     return Result(queue=queue.name, dry_run=True, plan=plan)
+
+
+def _brake(brake: BrakeCheck) -> list[Standing]:
+    """Return the brake where it is on."""
+    try:
+        brake()
+    except Paused as error:
+        return [Standing("paused", waits=True, message=str(error))]
+    return []
+
+
+def _standing(throttle: Throttle) -> Standing:
+    reason = throttle()
+    return Standing(throttle.name, reason is not None, reason.message if reason else throttle.words)
 
 
 def _statements(queue: QueueTable, walk: Walk) -> list[Any]:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from qops.errors import ATTENTION, OK, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
+
+    from qops.settings import Database
+    from qops.throttle import Waits
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,8 @@ class Options:
     """One run of the archiver. Times in seconds; None is unset.
 
     `max_purge_lag` None is the default limit, which only warns where it cannot be read. `pause` None paces
-    itself by the length of the batches.
+    itself by the length of the batches. `replicas` are those whose lag is watched, by name; from `read_view` on, an
+    open read view is warned of.
     """
 
     batch: int = 1000
@@ -26,10 +31,13 @@ class Options:
     max_runtime: float | None = None
     pause: float | None = None
     max_purge_lag: int | None = None
+    max_replica_lag: float = 10.0
+    read_view: float = 60.0
     max_wait: float = 600.0
     allow_cascade: bool = False
     assume_no_children: bool = False
     dry_run: bool = False
+    replicas: Mapping[str, Database] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,29 @@ class Refused:
 
 @dataclass(frozen=True)
 class Wait:
-    """Seconds that a run waited for one reason."""
+    """Seconds that a run waited for one reason, what was said of it last, and whether waiting alone can end it."""
 
     reason: str
     seconds: float
+    message: str
+    curable: bool | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one throttle stands now, and whether a run would wait for it."""
+
+    reason: str
+    waits: bool
+    message: str
+
+
+def waits(waited: Waits) -> tuple[Wait, ...]:
+    """Return the waits of a run, by reason."""
+    return tuple(
+        Wait(name, round(seconds, 3), waited.last[name].message, waited.last[name].curable)
+        for name, seconds in waited.seconds.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -59,7 +86,7 @@ class Plan:
     batches: int | dict[str, int]
     statements: tuple[str, ...]
     explain: tuple[dict[str, Any], ...]
-    throttles: tuple[str, ...]
+    throttles: tuple[Standing, ...]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from qops.archive.batch import Batch, move_batch
 from qops.archive.plan import make_plan
-from qops.archive.result import Options, Refused, Result, Wait
+from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
@@ -19,19 +19,25 @@ from qops.counting import Count, count_walks
 from qops.ending import Ending, settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
+from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
+from qops.replica_throttle import watch_replicas
 from qops.statements import archive as st
 from qops.statements.walk import Past, Walk, choose_walk
-from qops.throttle import PurgeLagThrottle, Throttled, hold
+from qops.throttle import Throttled, Waits, highest_pressure, hold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qops.db import Server
     from qops.events import Events
     from qops.queue_settings import QueueSettings
+    from qops.throttle import Throttle
 
 UNDATED_BOUND = 10_000
 PAUSE_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers
 MAX_OWN_PAUSE = 1.0  # seconds
+STRAINED_PAUSE = 2.0  # seconds more at the limit of a throttle, none below half of it: slowing down beats stopping
 IDLE_MARGIN_SECONDS = 60
 MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
 
@@ -41,7 +47,8 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
 
     Raises the family's errors for what is wrong before the first batch.
     """
-    with server.session() as connection:
+    lagging = watch_replicas(options.replicas, options.max_replica_lag, stop)
+    with server.session() as connection, lagging as replicas:
         queue = load(connection, settings)
         require_whole(connection, queue.table)
         walks = _walks(queue, options)
@@ -53,9 +60,12 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
             assume_no_children=options.assume_no_children,
         )
         connection.rollback()
+        purge = PurgeLagThrottle(connection, options.max_purge_lag, events, read_view=options.read_view)
+        throttles: tuple[Throttle, ...] = (purge, *replicas)
         if options.dry_run:
-            return make_plan(connection, queue, walks, options, events)
-        run = Run(server, connection, guard, options, stop, events)
+            brake = BrakeCheck(connection, queue.settings, events)
+            return make_plan(connection, queue, walks, options, brake, throttles)
+        run = Run(server, connection, guard, options, stop, events, throttles=throttles)
         ledger = Ledger(server, connection, events)
         entry = ledger.open("archive", queue.name, {"state": options.state, "older_than_seconds": options.older_than})
         result = run.result(walks)
@@ -75,7 +85,7 @@ def _walks(queue: QueueTable, options: Options) -> list[Walk]:
 class Run:
     """One run: its counters, and the loop that fills them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a run is all of these
         self,
         server: Server,
         connection: sa.Connection,
@@ -83,6 +93,8 @@ class Run:
         options: Options,
         stop: Stop,
         events: Events,
+        *,
+        throttles: Sequence[Throttle],
     ) -> None:
         self.server, self.connection, self.guard = server, connection, guard
         self.queue = queue = guard.queue
@@ -92,8 +104,8 @@ class Run:
         self.refused: list[Refused] = []
         self.undated: Count = 0
         self.reached = "done"
-        self.waited: dict[str, float] = {}
-        self.throttles = (PurgeLagThrottle(connection, options.max_purge_lag, events),)
+        self.waited = Waits()
+        self.throttles = throttles
         self.brake = BrakeCheck(connection, queue.settings, events)
         self.transactions = Batches(server, connection, queue, stop)
 
@@ -108,8 +120,8 @@ class Run:
             reconciled=self.reconciled,
             undated=self.undated,
             refused=tuple(self.refused),
-            throttled_seconds=round(sum(self.waited.values(), 0.0), 3),
-            throttles=tuple(Wait(reason, round(seconds, 3)) for reason, seconds in self.waited.items()),
+            throttled_seconds=round(self.waited.total, 3),
+            throttles=waits(self.waited),
             stopped_by=self._stopped_by(ending),
             elapsed_seconds=ending.seconds,
             retries=self.retries,
@@ -206,7 +218,7 @@ class Run:
     def _pause(self, last: float) -> float:
         if self.options.pause is not None:
             return self.options.pause
-        return min(MAX_OWN_PAUSE, PAUSE_FACTOR * last)
+        return min(MAX_OWN_PAUSE, PAUSE_FACTOR * last) + STRAINED_PAUSE * highest_pressure(self.throttles)
 
 
 def _summary(result: Result) -> dict[str, Any]:

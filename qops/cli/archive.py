@@ -27,6 +27,9 @@ def archive(  # noqa: PLR0913 - one parameter an option
         int | None,
         typer.Option(min=1, metavar="N", help="wait above this many unpurged transactions  [default: 50000]"),
     ] = None,
+    max_replica_lag: Annotated[
+        float | None, duration_option("wait above this lag of a server in [replicas]  [default: 10s]")
+    ] = None,
     max_wait: Annotated[float | None, duration_option("longest wait for a throttle  [default: 10m]")] = None,
     allow_cascade: Annotated[
         bool | None, typer.Option("--allow-cascade", help="also where deletes reach rows of other tables")
@@ -50,6 +53,7 @@ def archive(  # noqa: PLR0913 - one parameter an option
         "max_runtime": max_runtime,
         "pause": pause,
         "max_purge_lag": max_purge_lag,
+        "max_replica_lag": max_replica_lag,
         "max_wait": max_wait,
         "allow_cascade": allow_cascade,
         "assume_no_children": assume_no_children,
@@ -95,6 +99,6 @@ def _plan(plan: Any) -> Table:  # noqa: ANN401 - the domain is loaded on demand
         ("oldest", plan.oldest),
         ("newest", plan.newest),
         *(("plan", f"{line['access']} on {line['key']}: {line['extra']}") for line in plan.explain),
-        *(("waits for", text) for text in plan.throttles),
+        *(("would wait for" if one.waits else "throttle", one.message) for one in plan.throttles),
     ]
     return Table(("dry run", "value"), tuple(rows))

@@ -121,9 +121,8 @@ def invocation(name: str, common: Common, events: Events) -> Invocation:
     address = settings.database.address
     if flags.url and address and address.password:
         events.warn("a password on the command line is seen by others; use QOPS_PASSWORD or an option file")
-    for section in ("replicas", "schedule"):
-        if settings.sections.get(section):
-            events.warn(f"[{section}] is in {settings.config_file}, but nothing in this version reads it")
+    if settings.sections.get("schedule"):
+        events.warn(f"[schedule] is in {settings.config_file}, but nothing in this version reads it")
     return Invocation(name, settings, events)
 
 

@@ -5,6 +5,7 @@
 SELECT trx_mysql_thread_id AS connection_id,
        trx_isolation_level AS isolation_level,
        trx_lock_structs AS lock_structs,
+       trx_autocommit_non_locking AS single_statement,
        trx_query AS statement_text,
        GREATEST(0, TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM'))) AS seconds
   FROM information_schema.innodb_trx
