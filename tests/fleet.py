@@ -94,7 +94,7 @@ def settle(worker: Worker, job: Job, chance: random.Random, diary: Diary) -> Non
     except LeaseLost:
         diary.note("lost", id=job.id)
     except QopsError as error:
-        diary.note("error", id=job.id, text=str(error))
+        diary.note("error", id=job.id, text=str(error), kind=error.kind, unsure=int(error.in_commit))
 
 
 def work_by_hand(url: str, until: float, chance: random.Random, diary: Diary) -> None:
