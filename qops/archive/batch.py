@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import exc
-
 from qops.archive.result import Refused
-from qops.db import DUPLICATE, errno
-from qops.errors import Misconfigured
-from qops.isolate import ROW_TROUBLE, each_or_all, undo_row_trouble
+from qops.isolate import ROW_ERRORS, each_or_all, is_row_trouble, undo_row_trouble
+from qops.move import copy_and_delete, delete_copied
 from qops.pick import pick
 from qops.statements import archive as st
 
@@ -40,6 +38,10 @@ class Batch:
         refused = {row.id for row in self.refused}
         return [id_ for id_ in self.ids if id_ not in refused]
 
+    def refuse(self, id_: Any, reason: str) -> None:  # noqa: ANN401 - as the id column
+        """Note a row that stays."""
+        self.refused.append(Refused(id_, reason))
+
 
 def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, after: tuple[Any, ...] | None, limit: int) -> Batch:
     """Move up to `limit` rows that come after the key `after`; runs inside the caller's transaction.
@@ -50,8 +52,7 @@ def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, after: tuple
     picked = pick(connection, guard.queue, walk, after, limit)
     batch = Batch(key=picked.key, seen=picked.seen, locked=picked.locked, ids=picked.ids)
     if batch.ids:
-        guard.recheck(connection)
-        _move(connection, guard, batch.ids, batch)
+        _move(connection, guard.recheck(connection), batch.ids, batch)
     return batch
 
 
@@ -64,46 +65,17 @@ def _move(connection: sa.Connection, guard: Guard, ids: list[Any], batch: Batch)
         return
     try:
         with undo_row_trouble(connection):
-            _copy_and_delete(connection, guard, ids)
-    except exc.DBAPIError as error:
-        if errno(error) not in ROW_TROUBLE:
+            copy_and_delete(connection, guard, ids)
+    except ROW_ERRORS as error:
+        if not is_row_trouble(error):
             raise
-        if errno(error) == DUPLICATE and queue.settings.archive_by == "copy":
-            ids = _reconcile(connection, queue, ids, batch)
+        if queue.settings.archive_by == "copy":
+            ids = _reconcile(connection, guard, ids, batch)
     else:
         batch.archived += len(ids)
         return
-    done = each_or_all(
-        connection,
-        ids,
-        lambda part: _copy_and_delete(connection, guard, part),
-        lambda id_, reason: batch.refused.append(Refused(id_, reason)),
-    )
+    done = each_or_all(connection, ids, partial(copy_and_delete, connection, guard), batch.refuse)
     batch.archived += len(done)
-
-
-def _copy_and_delete(connection: sa.Connection, guard: Guard, ids: list[Any]) -> None:
-    """Copy and delete `ids`, and compare what was locked, what arrived and what went.
-
-    Where triggers may act on either table the copies are compared byte by byte, and counted again after the DELETE.
-    """
-    queue = guard.queue
-    if queue.settings.archive_by == "copy":
-        arrived = connection.execute(st.copy_ids(queue, ids)).rowcount
-        if guard.verify:
-            arrived = sum(bool(same) for _, same in connection.execute(st.twins(queue, ids)))
-        gone = connection.execute(st.delete_ids(queue, ids)).rowcount
-        if guard.verify:
-            arrived = min(arrived, connection.execute(st.count_archived(queue, ids)).scalar_one())
-    else:
-        gone = connection.execute(st.delete_ids(queue, ids)).rowcount
-        arrived = connection.execute(st.count_archived(queue, ids)).scalar_one()
-    if not len(ids) == arrived == gone:
-        raise Misconfigured(
-            f"queue {queue.name!r}: {len(ids)} rows were locked, {arrived} arrived unchanged in "
-            f"{queue.archive.name!r} and {gone} were deleted, so the batch was rolled back; look for "
-            "triggers on both tables"
-        )
 
 
 def _not_there(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> list[Any]:
@@ -113,19 +85,17 @@ def _not_there(connection: sa.Connection, queue: QueueTable, ids: list[Any], bat
     return sorted(set(ids) - set(held))
 
 
-def _reconcile(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> list[Any]:
+def _reconcile(connection: sa.Connection, guard: Guard, ids: list[Any], batch: Batch) -> list[Any]:
     """Finish what an earlier, interrupted copy began: delete rows whose identical copy is there.
 
     Rows whose id the archive holds with other content are refused. Returns the ids that it does not hold.
     """
+    queue = guard.queue
     pairs = connection.execute(st.twins(queue, ids)).all()
     same = [id_ for id_, is_same in pairs if is_same]
     other = [id_ for id_, is_same in pairs if not is_same]
-    if same:
-        gone = connection.execute(st.delete_ids(queue, same)).rowcount
-        if gone != len(same):
-            raise Misconfigured(f"{gone} of {len(same)} rows with a copy in {queue.archive.name!r} were deleted")
-        batch.reconciled += len(same)
+    done = each_or_all(connection, same, lambda part: delete_copied(connection, guard, part, len(part)), batch.refuse)
+    batch.reconciled += len(done)
     reason = f"{queue.archive.name} already holds this id with other content; compare the two rows, then rename one"
     batch.refused += [Refused(id_, reason) for id_ in other]
     return sorted(set(ids) - set(same) - set(other))

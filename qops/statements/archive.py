@@ -32,6 +32,15 @@ def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(queue.archive).where(by_ids(queue, ids, queue.archive))
 
 
+def fingerprint(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Sum up what the archive holds of `ids`, column by column, to see whether anything changes it meanwhile."""
+    columns = [queue.archive.columns[name] for name in queue.copied]
+    values: list[sa.ColumnElement[Any]] = [sa.func.count()]
+    for column in columns:
+        values += [sa.func.count(column), sa.func.sum(sa.func.crc32(column))]
+    return sa.select(*values).select_from(queue.archive).where(by_ids(queue, ids, queue.archive))
+
+
 def twins(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     """Return (id, same) for those of `ids` that the archive already holds; `same` is identical byte by byte.
 
