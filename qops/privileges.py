@@ -50,6 +50,18 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("PROCESS", "server", "see every foreign key (or --assume-no-children) and purge lag"),
         _LEDGER,
     ),
+    "expire": (
+        Need("SELECT", "table", "see which columns the queue has"),
+        Need("SELECT, DELETE", "archive", "lock and delete archived jobs"),
+        Need("SELECT, INSERT, UPDATE, DELETE", "ledger", "record the run, see the brake, delete old entries"),
+        Need("PROCESS", "server", "see every foreign key (or --assume-no-children) and purge lag"),
+    ),
+    "restore": (
+        Need("SELECT, INSERT", "table", "put jobs back and compare what arrived"),
+        Need("SELECT, DELETE", "archive", "lock archived jobs and delete what was put back"),
+        Need("PROCESS", "server", "see every foreign key (or --assume-no-children)"),
+        _LEDGER,
+    ),
     "requeue": (_CHANGE, _LEDGER),
     "promote": (_CHANGE, _LEDGER),
     "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),

@@ -25,6 +25,11 @@ OBJECTS = """
 CREATE TRIGGER objects BEFORE UPDATE ON jobs FOR EACH ROW
 IF OLD.id = 5 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF
 """
+KEEPS = """
+CREATE TRIGGER keeps BEFORE DELETE ON jobs_archive FOR EACH ROW
+SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'this one stays'
+"""
+THROTTLED = '[archive]\nmax_purge_lag = 1\nmax_wait = "200ms"\n'
 Documents = dict[str, list[dict[str, Any]]]
 
 
@@ -84,6 +89,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
     """Return what commands print, by section: runs in which every list has members and every object is there."""
     found: Documents = {}
     recipe = str(write_config(tmp_path_factory.mktemp("recipe"), RECIPE_TOML))
+    throttled = str(write_config(tmp_path_factory.mktemp("throttled"), THROTTLED))
     strict = str(write_config(tmp_path_factory.mktemp("strict"), "[health]\nfailed = 1\n"))
     # A server of its own: nobody else's read view hides the one that is to be seen.
     with private_server() as server, fresh_database(server) as database, fresh_database(server) as other:
@@ -111,9 +117,14 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         database.execute("UPDATE jobs_archive SET last_error = 'another one'")
         with read_view(database):
             run("archive", "--max-purge-lag", "1", "--max-wait", "200ms")
+            run("expire", "--older-than", "0s", "--config", throttled)
             run("health", "--config", strict)
         run("archive", "--dry-run")
         run("archive")
+        run("restore", "1", "2", "99")
+        database.execute(KEEPS)
+        run("expire", "--older-than", "0s", "--dry-run")
+        run("expire", "--older-than", "0s")
         run("requeue", "3", "7", "99")
         run("requeue", "--failed")
         run("promote", "--dry-run")

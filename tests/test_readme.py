@@ -238,12 +238,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "init": ("init",),
     "doctor": ("doctor", "--fail-on", "never"),
     "archive": ("archive",),
+    "expire": ("expire", "--older-than", "1h"),
+    "restore": ("restore", "3"),
     "requeue": ("requeue", "--failed"),
     "promote": ("promote",),
     "pause": ("pause",),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),
 }
+
+
+def archive_third(database: Database) -> None:
+    """Put a third job into the archive, finished just now."""
+    queues.fill(database, 1, id="3", status="'done'", finished_at="NOW(6)")
+    database.execute("INSERT INTO jobs_archive SELECT * FROM jobs WHERE id = 3")
+    database.execute("DELETE FROM jobs WHERE id = 3")
 
 
 def test_every_command_with_privileges_is_tried_with_exactly_these() -> None:
@@ -261,6 +270,7 @@ def test_a_command_works_with_the_privileges_of_the_readme(
     if name != "init":
         queues.init(database)
         queues.fill(database, 2, status="IF(n = 1, 'done', 'failed')")
+        archive_third(database)
     with account(database) as limited:
         grant(database, limited, name, optional=optional)
         monkeypatch.setenv("QOPS_URL", limited.url)
@@ -273,7 +283,12 @@ def test_a_command_works_with_the_privileges_of_the_readme(
         wants = any(need.optional for need in NEEDS[name])
         assert bool(unseen) == (wants and not optional), ran.out + ran.err
     left = dict(database.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status"))
-    done = {"archive": {"failed": 1}, "requeue": {"done": 1, "pending": 1}, "init": {}}
+    done = {
+        "archive": {"failed": 1},
+        "restore": {"done": 1, "failed": 1, "pending": 1},
+        "requeue": {"done": 1, "pending": 1},
+        "init": {},
+    }
     assert left == done.get(name, {"done": 1, "failed": 1})
 
 
@@ -294,6 +309,7 @@ def test_without_a_required_privilege_a_command_names_the_grant(
     if name != "init":
         queues.init(database)
         queues.fill(database, 2, status="IF(n = 1, 'done', 'failed')")
+        archive_third(database)
     with account(database) as limited:
         lines = readme.grants_of(name, f"{limited.user}@%", database.name)
         for line in [*lines[:without], *lines[without + 1 :]]:

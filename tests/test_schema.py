@@ -16,7 +16,7 @@ from qops.queue_settings import QueueSettings
 from qops.schema import ddl
 from qops.schema.indexes import INDEXES, Shape
 from qops.schema.queue_table import new_shape
-from qops.schema.tables import archive_table, ledger_table, queue_table
+from qops.schema.tables import archive_key, archive_table, ledger_table, queue_table
 
 if TYPE_CHECKING:
     from tests.conftest import Database
@@ -29,10 +29,12 @@ PRIMARY = Index("PRIMARY", unique=True, visible=True, parts=(IndexPart("id", des
 def create_statements(settings: QueueSettings = DEFAULT) -> dict[str, str]:
     """Return the CREATE TABLE that qops sends for each table."""
     queue = queue_table(settings)
+    archive = archive_table(settings, queue.columns)
+    by_age = archive_key(settings, archive)
     ledger, keys = ledger_table()
     return {
         "jobs": ddl.to_sql(ddl.CreateTable(queue, new_shape(settings, queue).keys())),
-        "jobs_archive": ddl.to_sql(ddl.CreateTable(archive_table(settings, queue.columns))),
+        "jobs_archive": ddl.to_sql(ddl.CreateTable(archive, (by_age,) if by_age else ())),
         "qops_runs": ddl.to_sql(ddl.CreateTable(ledger, keys)),
     }
 

@@ -12,12 +12,14 @@ from qops import __version__
 from qops.cli.archive import archive
 from qops.cli.command import fail, register
 from qops.cli.doctor import doctor
+from qops.cli.expire import expire
 from qops.cli.health import health
 from qops.cli.init import init
 from qops.cli.pause import pause, resume
 from qops.cli.process import hide_password, open_streams, silence_libraries
 from qops.cli.promote import promote
 from qops.cli.requeue import requeue
+from qops.cli.restore import restore
 from qops.errors import OK, UsageError, abandon_stdout, boundary
 from qops.events import Events, say
 
@@ -51,6 +53,8 @@ def qops(
 register(app, init)
 register(app, doctor)
 register(app, archive)
+register(app, expire)
+register(app, restore)
 register(app, requeue)
 register(app, promote)
 register(app, health)

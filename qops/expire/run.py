@@ -1,0 +1,214 @@
+"""The loop of expire: throttles, one batch, a rest; archived jobs first, then the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import exc
+
+from qops.archived import check_children, load_archive, view
+from qops.batches import Batches
+from qops.brake import BrakeCheck, Paused
+from qops.clock import Stop, monotonic, sleep
+from qops.db import NO_SUCH_TABLE, Server, errno
+from qops.ending import Ending, settle
+from qops.expire.entries import SUCCESS, Entries, by_id
+from qops.expire.result import Batch, Options, Result
+from qops.expire.rows import ROLE, count_undated, expire_batch, is_indexed, plan, walk_by_age
+from qops.ledger import Ledger, last_run
+from qops.privileges import LEDGER_TABLE
+from qops.purge_throttle import PurgeLagThrottle
+from qops.queue import QueueTable, load
+from qops.replica_throttle import watch_replicas
+from qops.throttle import Throttled, Waits, highest_pressure, hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+
+    from qops.events import Events
+    from qops.queue_settings import QueueSettings
+    from qops.statements.walk import Walk
+    from qops.throttle import Throttle
+
+PAUSE_FACTOR = 2.0  # as the archiver: two thirds of the time belong to the workers
+MAX_PAUSE_SECONDS = 1.0
+STRAINED_PAUSE_SECONDS = 2.0  # more, at the limit of a throttle
+
+
+def expire(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
+    """Delete what is past its retention and say how much, also when something ended the run early.
+
+    Raises the family's errors for what is wrong before the first batch.
+    """
+    lagging = watch_replicas({} if options.dry_run else options.replicas, options.max_replica_lag, stop)
+    with server.session() as connection, lagging as replicas:
+        queue = load(connection, settings)
+        run = _Run(server, connection, queue, options, stop, events, replicas)
+        if options.older_than is not None:
+            run.choose(options.older_than)
+        run.ledger = _ledger(connection, queue)
+        run.result.ledger_seen = _seen(connection, queue) if run.ledger else 0
+        connection.rollback()
+        if options.dry_run:
+            return run.plan()
+        record = Ledger(server, connection, events)
+        entry = record.open("expire", queue.name, {"older_than_seconds": options.older_than})
+        result = run.run()
+        record.close(entry, result.stopped_by, result.summary())
+        return result
+
+
+def _ledger(connection: sa.Connection, queue: QueueTable) -> QueueTable | None:
+    """Return the ledger as a table with an id; None where there is none."""
+    try:
+        found = view(connection, queue, LEDGER_TABLE)
+    except exc.DBAPIError as error:
+        if errno(error) != NO_SUCH_TABLE:
+            raise
+        return None
+    return replace(found, columns={"id": found.table.columns["id"]})
+
+
+def _seen(connection: sa.Connection, queue: QueueTable) -> int:
+    """Return the entry up to which an earlier run has looked for those that found nothing to do."""
+    last = last_run(connection, queue.name, "expire", outcomes=SUCCESS)
+    seen = last.summary.get("ledger_seen") if last and last.summary else None
+    return seen if isinstance(seen, int) else 0
+
+
+@dataclass
+class _Run:
+    """One run: what it works with, and the result that it fills."""
+
+    server: Server
+    connection: sa.Connection
+    queue: QueueTable
+    options: Options
+    stop: Stop
+    events: Events
+    replicas: tuple[Throttle, ...]
+    archive: QueueTable | None = None
+    walk: Walk | None = None
+    ledger: QueueTable | None = None
+    waited: Waits = field(default_factory=Waits)
+
+    def __post_init__(self) -> None:
+        self.result = Result(self.queue.name, dry_run=self.options.dry_run)
+        limit, read_view = self.options.max_purge_lag, self.options.read_view
+        purge = PurgeLagThrottle(self.connection, limit, self.events, read_view=read_view)
+        self.throttles: tuple[Throttle, ...] = (purge, *self.replicas)
+        self.brake = BrakeCheck(self.connection, self.queue.settings, self.events)
+
+    def choose(self, older_than: float) -> None:
+        """Look at the archive whole and choose the way to its old jobs."""
+        self.archive = archive = load_archive(self.connection, self.queue, "expire --older-than", ROLE)
+        self._check()
+        self.walk = walk_by_age(archive, older_than)
+        if not is_indexed(archive, self.walk):
+            column = archive.columns[ROLE].name
+            self.events.warn(
+                f"no index of {archive.table.name!r} begins with {column!r}, so every run reads the whole archive; "
+                f"add one with: {archive.settings.command('init --repair')}"
+            )
+
+    def _check(self) -> None:
+        if self.archive:
+            check_children(
+                self.server,
+                self.connection,
+                self.archive,
+                "expire",
+                allow_cascade=self.options.allow_cascade,
+                assume_no_children=self.options.assume_no_children,
+            )
+
+    def plan(self) -> Result:
+        """Say what a run would delete, up to a bound; takes no lock and writes nothing."""
+        if self.archive and self.walk:
+            self.result.expired, self.result.undated = plan(self.connection, self.archive, self.walk)
+        if self.ledger:
+            entries = Entries(self.connection, self.ledger)
+            self.result.ledger_expired = entries.count(self.result.ledger_seen)
+        self.connection.rollback()
+        return self.result
+
+    def run(self) -> Result:
+        """Run to the end, whatever it is."""
+        ending = settle(self.server, self.stop, self._through)
+        self.result.failure, self.result.elapsed_seconds = ending.failure, ending.seconds
+        self.result.stopped_by = _stopped_by(ending)
+        self.result.add_waits(self.waited)
+        return self.result
+
+    def _through(self) -> None:
+        if self.archive and self.walk:
+            if is_indexed(self.archive, self.walk):
+                self.result.undated = count_undated(self.connection, self.archive, self.walk)
+                self.connection.rollback()
+            self._along(self.archive, self.walk, partial(self._expire, self.archive, self.walk), self._count)
+        if self.ledger and not self.stop.requested:
+            self._through_ledger(self.ledger)
+
+    def _expire(self, archive: QueueTable, walk: Walk, key: tuple[Any, ...] | None, session: sa.Connection) -> Batch:
+        return expire_batch(session, archive, walk, key, self.options.batch, self._check)
+
+    def _count(self, batch: Batch) -> None:
+        self.result.add(batch)
+        if batch.moved:
+            self.events.progress(f"deleted {self.result.expired} archived jobs in {self.result.batches} batches")
+
+    def _through_ledger(self, ledger: QueueTable) -> None:
+        """Delete the entries that have had their time: the old ones, then those of runs that found nothing."""
+        self.result.ledger_expired = 0
+        entries = Entries(self.connection, ledger)
+
+        def batch(idle: bool, key: tuple[Any, ...] | None, _session: sa.Connection) -> Batch:  # noqa: FBT001
+            return entries.batch(idle=idle, after=key[0] if key else None, limit=self.options.batch)
+
+        self._along(ledger, by_id(ledger), partial(batch, False), self.result.add_entries)
+        seen = (self.result.ledger_seen,)
+        last = self._along(ledger, by_id(ledger), partial(batch, True), self.result.add_entries, seen)
+        self.result.ledger_seen = last[0] if last else 0
+
+    def _along(
+        self,
+        table: QueueTable,
+        walk: Walk,
+        work: Callable[[tuple[Any, ...] | None, sa.Connection], Batch],
+        count: Callable[[Batch], None],
+        key: tuple[Any, ...] | None = None,
+    ) -> tuple[Any, ...] | None:
+        """Do batch after batch from `key` on, until the walk or the run ends; return the key of the last one."""
+        batches = Batches(self.server, self.connection, table, self.stop)
+        while True:
+            hold(
+                (self.brake, *self.throttles),
+                let_go=self.connection.rollback,
+                max_wait=self.options.max_wait,
+                stop=self.stop,
+                events=self.events,
+                waited=self.waited,
+            )
+            if self.stop.requested:
+                return key
+            started = monotonic()
+            batch = batches.run(walk, partial(work, key), count)
+            key = batch.key or key
+            if batch.ended:
+                return key
+            rest = min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * (monotonic() - started))
+            sleep(rest + STRAINED_PAUSE_SECONDS * highest_pressure(self.throttles), self.stop)
+
+
+def _stopped_by(ending: Ending) -> str:
+    if ending.failure and ending.failure.kind == "signal":
+        return "signal"
+    if isinstance(ending.error, Paused):
+        return "paused"
+    if isinstance(ending.error, Throttled):
+        return "throttle"
+    return "error" if ending.error else "done"
