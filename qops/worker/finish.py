@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from qops.db import DRIVER_ERRORS, DUPLICATE, errno
 from qops.errors import Misconfigured
-from qops.statements.archive import count_archived
+from qops.move import copy_and_delete
 from qops.worker.job import Job, LeaseLost
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qops.worker.protocol import Worker
     from qops.worker.session import Session
 
@@ -26,18 +29,21 @@ def require_held(rows: int, job: Job) -> None:
 def complete_to_archive(worker: Worker, session: Session, job: Job) -> None:
     """Move a held job to the archive as a done one, inside the caller's transaction; the two counts must agree."""
     queue, statements = worker.queue, worker.statements
-    guard = worker.archive_guard(session.connection)
-    if queue.settings.archive_by == "trigger":
+    by_trigger = queue.settings.archive_by == "trigger"
+    if by_trigger:
         # The owner's trigger copies what it sees being deleted, so that has to be a done job.
         require_held(session.run(statements.complete, **job.fence), job)
-        copied = 1
     else:
         require_held(len(session.query(statements.lock_held, **job.fence)), job)
-        copied = _copy(worker, session, job)
-    guard.recheck(session.connection)
+    guard = worker.archive_guard(session.connection).recheck(session.connection)
+    with _naming_a_twin(worker, job):
+        if by_trigger or guard.verify:
+            if not by_trigger:
+                session.run(statements.complete, **job.fence)  # a copy can be compared with a row that is done
+            copy_and_delete(session.connection, guard, [job.id])
+            return
+        copied = session.run(statements.copy_done, id=job.id)
     deleted = session.run(statements.delete, id=job.id)
-    if guard.verify or queue.settings.archive_by == "trigger":
-        copied = min(copied, session.connection.execute(count_archived(queue, [job.id])).scalar_one())
     if (copied, deleted) != (1, 1):
         raise Misconfigured(
             f"job {job.id} was locked, but {copied} rows were copied and {deleted} deleted; rolled back. Look for "
@@ -45,9 +51,10 @@ def complete_to_archive(worker: Worker, session: Session, job: Job) -> None:
         )
 
 
-def _copy(worker: Worker, session: Session, job: Job) -> int:
+@contextmanager
+def _naming_a_twin(worker: Worker, job: Job) -> Iterator[None]:
     try:
-        return session.run(worker.statements.copy_done, id=job.id)
+        yield
     except DRIVER_ERRORS as error:
         if errno(error) != DUPLICATE:
             raise
