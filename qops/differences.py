@@ -56,15 +56,21 @@ def find_differences(queue: QueueTable) -> Iterator[Difference]:
 
 
 def alters(schema: str, differences: Iterable[Difference]) -> str:
-    """Return the statements that end `differences`, one a line for each table; empty if there is none to run."""
+    """Return the statements that end `differences`, one a line for each table; empty if there is none to run.
+
+    Where values that are there already are converted, it is by the rules by which they were copied, and none is cut.
+    """
     clauses: dict[str, dict[str, None]] = {}
     for difference in differences:
         if difference.clause:
             clauses.setdefault(difference.table, {})[difference.clause] = None
-    return "\n".join(
+    lines = [
         f"ALTER TABLE {quote_name(schema)}.{quote_name(table)} {', '.join(several)};"
         for table, several in clauses.items()
-    )
+    ]
+    if any(clause.startswith("MODIFY") for several in clauses.values() for clause in several):
+        lines.insert(0, "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00';")
+    return "\n".join(lines)
 
 
 def add_key(indexes: Iterable[Index], column: str) -> str:
@@ -107,15 +113,17 @@ def _compare(source: ColumnFact, target: ColumnFact | None, *, is_id: bool) -> t
             return None
         how = "otherwise there" if source.generated else "there and given here"
         return f"column {name!r} is computed {how}", _make_plain(source, target)
+    fitting = fits(source, target)
+    if fitting and (target.nullable or not source.nullable):
+        return None
     if source.nullable and not target.nullable:
         text = f"column {name!r} is NOT NULL there"
-    elif fits(source, target):
-        return None
     elif source.collation != target.collation and source.column_type == target.column_type:
         text = f"column {name!r} is {target.collation} there and {source.collation} here"
     else:
         text = f"column {name!r} is {target.column_type} there and {source.column_type} here"
-    return text, _modify(source, name, null=not is_id and (source.nullable or target.nullable))
+    null = not is_id and (source.nullable or target.nullable)
+    return text, _modify(target if fitting else source, name, null=null)
 
 
 def _modify(fact: ColumnFact, name: str, *, null: bool) -> str | None:

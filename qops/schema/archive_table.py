@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from qops.columns import TEXTS, TIMES
 from qops.db import quote_name
+from qops.differences import fits
 from qops.errors import Misconfigured
 from qops.schema import ddl
 from qops.schema.findings import Findings, compare_storage
@@ -50,7 +51,7 @@ def compare_archive(findings: Findings, settings: QueueSettings, source: Source,
         there = facts.find(column.name)
         if there is None:
             findings.add_column(facts.name, archived(column, late=True))
-        elif column.name in source.facts and not there.generated:
+        elif column.name in source.facts:
             _compare_column(findings, facts, source.facts[column.name], there)
     _compare_extra(findings, facts, {column.name.lower() for column in source.columns})
     _compare_index(findings, settings, facts)
@@ -70,13 +71,17 @@ def _compare_index(findings: Findings, settings: QueueSettings, facts: TableFact
 
 
 def _compare_column(findings: Findings, facts: TableFacts, source: ColumnFact, there: ColumnFact) -> None:
-    """Compare one column by the archiver's own rule: the same type and collation, and room for NULL."""
-    same_type = _type(source) == _type(there)
+    """Compare one column by the archiver's own rule: a type that keeps every value as it is, and room for NULL."""
+    if there.generated:
+        if source.expression != there.expression:
+            findings.differ(f"{facts.name}.{there.name}", "values as they are in the queue", "computed there")
+        return
+    same_type = fits(source, there)
     nullable = source.nullable or there.nullable
-    if same_type and source.collation == there.collation and nullable == there.nullable:
+    if same_type and nullable == there.nullable:
         return
     is_id = there.name.lower() == source.name.lower() and facts.identified_by(there.name) and not nullable
-    wanted = existing_column(replace(source, name=there.name), is_id=is_id, nullable=nullable)
+    wanted = existing_column(there if same_type else replace(source, name=there.name), is_id=is_id, nullable=nullable)
     found = f"{there.column_type}{f' COLLATE {there.collation}' if there.collation else ''}"
     findings.differ(
         f"{facts.name}.{there.name}",
@@ -86,10 +91,6 @@ def _compare_column(findings: Findings, facts: TableFacts, source: ColumnFact, t
     options = _online(source, there, same_type=same_type)
     if options or _holds(source, there):
         findings.modify(facts, wanted, *options)
-
-
-def _type(fact: ColumnFact) -> tuple[str, ...]:
-    return ("enum", *fact.labels) if fact.data_type == "enum" else (fact.column_type,)
 
 
 def _online(source: ColumnFact, there: ColumnFact, *, same_type: bool) -> tuple[tuple[str, ...], ...]:
