@@ -11,7 +11,8 @@ import functools
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
-from dev.benchmarks.cycle import SERVER_OPTIONS, Bench, claim_and_complete, enqueue, median_slice
+from dev.benchmarks.control import SERVER_OPTIONS
+from dev.benchmarks.cycle import Bench, claim_and_complete, enqueue, median_slice
 from dev.benchmarks.measure import Table, interleave, ratio, setting
 from dev.benchmarks.tables import GUIDE, VARIANTS
 from dev.server import private_server

@@ -61,7 +61,7 @@ def client_command() -> list[str] | None:
         return [on_path]
     folder = packages.unpacked("mysql")
     if folder is not None and (folder / "usr/bin/mysql").exists():
-        return [*_loader(folder), str(folder / "usr/bin/mysql")]
+        return [*loader(folder), str(folder / "usr/bin/mysql")]
     return None
 
 
@@ -88,7 +88,7 @@ def _from_folder(product: str, folder: Path) -> Installation:
     if not share.is_dir():
         share = usr / "share/mysql"
     command = (
-        *_loader(folder),
+        *loader(folder),
         str(program),
         "--no-defaults",
         f"--basedir={usr}",
@@ -97,11 +97,11 @@ def _from_folder(product: str, folder: Path) -> Installation:
         f"--plugin-dir={usr}/lib/mysql/plugin",
     )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    origin = f"{manifest['server']} {manifest['version']} from suite {manifest['suite']}, unpacked privately"
+    origin = f"{manifest['package']} {manifest['version']} from suite {manifest['suite']}, unpacked privately"
     return Installation(product, command, origin, share)
 
 
-def _loader(folder: Path) -> list[str]:
+def loader(folder: Path) -> list[str]:
     """Return the argv prefix that runs a program of `folder` with that folder's loader and libraries."""
     loaders = [path for path in folder.rglob("ld-linux*.so.*") if path.is_file() and not path.is_symlink()]
     if not loaders:

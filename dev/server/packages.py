@@ -1,7 +1,7 @@
-"""A server from the distribution's packages, unpacked privately: no root, nothing installed.
+"""Programs from the distribution's packages, unpacked privately: no root, nothing installed.
 
-MySQL's server is packaged in Debian's unstable suite but in no stable one. Its package and all that it
-depends on, down to the C library, are unpacked into one folder and run with that folder's own loader, so
+MySQL's server is packaged in Debian's unstable suite but in no stable one. A program's package and all that
+it depends on, down to the C library, are unpacked into one folder and run with that folder's own loader, so
 the machine's libraries neither matter nor change.
 """
 
@@ -14,16 +14,33 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from dev.server.files import STATE, ServerError, lock
 
-_SERVER_PACKAGE = {
-    "mysql": re.compile(r"mysql-server-core(-[\d.]+)?"),
-    "mariadb": re.compile(r"mariadb-server-core(-[\d.]+)?"),
+
+@dataclass(frozen=True)
+class _Product:
+    """What is unpacked under one name: the newest package called `prefix`, with a version in its name or without.
+
+    Of its dependencies those that match `needs` are what it loads when it runs. `beside` is what to replace in the
+    package's name, and by what, for the name of another one. `unstable`: no other suite of Debian has it.
+    """
+
+    prefix: str
+    needs: str
+    beside: tuple[str, str] | None = None
+    unstable: bool = False
+
+
+# A server's scripts and their interpreters are left out.
+_SERVER_NEEDS = r"(?!libperl)(lib|zlib|mysql-|mariadb-)"
+_PRODUCTS = {
+    "mysql": _Product("mysql-server-core", _SERVER_NEEDS, beside=("-server-", "-client-"), unstable=True),
+    "mariadb": _Product("mariadb-server-core", _SERVER_NEEDS),
+    "percona-toolkit": _Product("percona-toolkit", "lib|zlib|perl|percona-toolkit"),
 }
-# The dependencies that a running server loads; scripts' interpreters are left out.
-_WANTED = re.compile(r"(?!libperl)(lib|zlib|mysql-|mariadb-)")
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp", "ubuntu-archive-keyring.gpg")
 
 
@@ -38,6 +55,7 @@ def unpack(product: str) -> Path:
 
     Raises ServerError if the machine has no apt, or no suite it knows of offers the package.
     """
+    wanted = _PRODUCTS[product]
     with lock(f"packages-{product}"):
         folder = unpacked(product)
         if folder is not None:
@@ -49,10 +67,10 @@ def unpack(product: str) -> Path:
             shutil.rmtree(leftover, ignore_errors=True)
         _say(f"looking for {product} among the distribution's packages (only this first time) ...")
         problems = []
-        for site, suite in _suites(product):
+        for site, suite in _suites(wanted):
             with tempfile.TemporaryDirectory(prefix=f"unpack-{product}-", dir=STATE) as work:
                 try:
-                    draft = _Apt(Path(work), site, suite).unpack(product)
+                    draft = _Apt(Path(work), site, suite).unpack(wanted)
                 except ServerError as error:
                     problems.append(str(error))
                     continue
@@ -86,40 +104,33 @@ class _Apt:
             with (work / "apt.conf").open("a", encoding="utf-8") as conf:
                 conf.write('APT::Sandbox::User "root";\n')
 
-    def unpack(self, product: str) -> Path:
-        """Download and unpack the product's newest server package; return the folder."""
+    def unpack(self, product: _Product) -> Path:
+        """Download and unpack the product's newest package with what it needs; return the folder."""
         self._apt("apt-get", "update", "-qq")
-        server, version = self._server_package(product)
-        wanted = [server]
-        if product == "mysql":
-            wanted.append(server.replace("-server-", "-client-"))
+        package, version = self._newest(product.prefix)
+        wanted = [package, *([package.replace(*product.beside)] if product.beside else [])]
         plan = self._apt("apt-get", "install", "-s", "--no-install-recommends", *wanted)
-        names = [name for name in re.findall(r"^Inst (\S+)", plan, re.MULTILINE) if _WANTED.match(name)]
-        _say(f"downloading {server} {version} and its libraries, {len(names)} packages, from {self.suite}")
+        names = [name for name in re.findall(r"^Inst (\S+)", plan, re.MULTILINE) if re.match(product.needs, name)]
+        _say(f"downloading {package} {version} and what it needs, {len(names)} packages, from {self.suite}")
         self._apt("apt-get", "download", "-qq", *names, cwd=self.work / "debs")
         root = self.work / "root"
-        for package in sorted((self.work / "debs").glob("*.deb")):
-            _run(["dpkg", "-x", str(package), str(root)])
+        for file in sorted((self.work / "debs").glob("*.deb")):
+            _run(["dpkg", "-x", str(file), str(root)])
         for name in ("doc", "man", "locale", "lintian"):
             shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
-        manifest = {"suite": self.suite, "server": server, "version": version, "packages": names}
+        manifest = {"suite": self.suite, "package": package, "version": version, "packages": names}
         (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         return root
 
-    def _server_package(self, product: str) -> tuple[str, str]:
-        """Return name and version of the newest server package that the suite has."""
-        names = [
-            name
-            for name in self._apt("apt-cache", "pkgnames", f"{product}-server-core").split()
-            if _SERVER_PACKAGE[product].fullmatch(name)
-        ]
+    def _newest(self, prefix: str) -> tuple[str, str]:
+        """Return name and version of the newest package of that name, or with a version after it."""
         versions: dict[str, str] = {}
-        for name in names:
-            found = re.search(r"Candidate: (\d\S*)", self._apt("apt-cache", "policy", name))
-            if found:
-                versions[name] = found[1]
+        for name in self._apt("apt-cache", "pkgnames", prefix).split():
+            if re.fullmatch(rf"{re.escape(prefix)}(-[\d.]+)?", name):
+                found = re.search(r"Candidate: (\d\S*)", self._apt("apt-cache", "policy", name))
+                versions |= {name: found[1]} if found else {}
         if not versions:
-            raise ServerError(f"suite {self.suite} has no {product}-server-core package")
+            raise ServerError(f"suite {self.suite} has no {prefix} package")
         newest = max(versions, key=lambda name: [int(part) for part in re.findall(r"\d+", versions[name])])
         return newest, versions[newest]
 
@@ -148,8 +159,8 @@ Acquire::Retries "3";
 """
 
 
-def _suites(product: str) -> list[tuple[str, str]]:
-    """Return (archive, suite) in the order to try: the machine's own suite, then unstable for MySQL."""
+def _suites(product: _Product) -> list[tuple[str, str]]:
+    """Return (archive, suite) in the order to try: the machine's own suite, then unstable where only it will do."""
     known = _os_release()
     codenames = [known.get(f"{key}_CODENAME", "") for key in ("VERSION", "UBUNTU", "DEBIAN")]
     own = {*codenames, "stable", "testing", "unstable", "sid"}
@@ -159,7 +170,7 @@ def _suites(product: str) -> list[tuple[str, str]]:
     # A distribution's main archive also carries its updates; third parties reuse the suite's name only.
     found.sort(key=lambda pair: (pair[0], f"{pair[1]}-updates") not in listed)
     is_debian = "ubuntu" not in (known.get("ID", ""), *known.get("ID_LIKE", "").split())
-    if product == "mysql" and is_debian:
+    if product.unstable and is_debian:
         found += dict.fromkeys((site, "unstable") for site, _ in found)
     return list(dict.fromkeys(found))
 
