@@ -15,10 +15,11 @@ from qops.archived import check_children, load_archive
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.columns import require_whole
-from qops.db import LOCK_TIMEOUT, NO_SUCH_OBJECT, NOWAIT, STATEMENT_BINLOG, Server, errno, prose
+from qops.db import LOCK_TIMEOUT, NO_SUCH_OBJECT, NOWAIT, Server, errno, prose
 from qops.ending import settle
 from qops.errors import ATTENTION, OK, Failure, Misconfigured, QopsError
 from qops.ids import parse_id
+from qops.isolate import is_row_trouble
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
 from qops.statements import restore as st
@@ -202,6 +203,5 @@ class _Mover:
 
 def _objects(error: QopsError) -> bool:
     """Whether an error is the server's objection to one row: a key, a constraint, a value, a trigger."""
-    code = errno(error.__cause__ or error)
-    server_said_so = isinstance(error.__cause__, exc.DBAPIError) and isinstance(error, Misconfigured)
-    return server_said_so and code not in {*NO_SUCH_OBJECT, STATEMENT_BINLOG}
+    cause = error.__cause__
+    return isinstance(cause, exc.DBAPIError) and is_row_trouble(cause) and errno(cause) not in NO_SUCH_OBJECT

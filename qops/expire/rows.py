@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qops.errors import Misconfigured
 from qops.expire.result import Batch
-from qops.isolate import each_or_all
+from qops.isolate import Unequal, each_or_all
 from qops.pick import pick
 from qops.statements import expire as st
-from qops.statements.walk import Past, Walk, choose_walk, count_meeting, count_selected, lock_rows
+from qops.statements.common import delete_ids
+from qops.statements.walk import Past, Walk, choose_walk, count_meeting, lock_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +45,12 @@ def expire_batch(
 ) -> Batch:
     """Delete up to `limit` old jobs behind `key` inside the caller's transaction; `check` is asked once it locks rows.
 
-    Raises Misconfigured where a count differs from the rows that are locked: the transaction is then rolled back.
+    A row that cannot be deleted alone costs only itself. Raises as `check` does: the transaction is then rolled back.
     """
     if is_indexed(archive, walk):
-        picked = pick(connection, archive, walk, key, limit)
-        batch, ids = Batch(picked.key, picked.seen, picked.locked), picked.ids
+        picked = pick(connection, archive, walk, key, limit, st.dated(archive, ROLE).label("dated"))
+        ids = [row[0] for row in picked.rows if row.dated]
+        batch = Batch(picked.key, picked.seen, picked.locked)
     else:
         batch, ids = _pick_slice(connection, archive, walk, key, limit)
     batch.ended = batch.seen < limit
@@ -87,18 +88,19 @@ def delete(connection: sa.Connection, table: QueueTable, ids: list[Any], batch: 
     """Delete locked rows, all or all but those to which something objects, and count them before anything commits."""
 
     def act(part: list[Any]) -> None:
-        gone = connection.execute(st.delete_rows(table, part)).rowcount
+        gone = connection.execute(delete_ids(table, part)).rowcount
         if gone != len(part):
-            raise Misconfigured(
+            raise Unequal(
                 f"table {table.table.name!r}: {len(part)} rows were locked and {gone} were deleted, so the batch was "
-                "rolled back; look for triggers on it"
+                "rolled back; look for triggers on it",
+                f"{gone} rows were deleted in its place; look for triggers",
             )
 
     batch.moved = each_or_all(connection, ids, act, lambda id_, why: batch.refused.append((id_, why)))
 
 
 def count_undated(connection: sa.Connection, archive: QueueTable, walk: Walk) -> Count:
-    """Count, up to a bound and by index, archived jobs without a finish time."""
+    """Count, up to a bound and by index, archived jobs without a finish time; zero dates are none."""
     query = st.count_timeless(archive, walk, ROLE, UNDATED_BOUND + 1)
     found = int(connection.execute(query).scalar_one())
     return found if found <= UNDATED_BOUND else {"at_least": UNDATED_BOUND}
@@ -107,7 +109,8 @@ def count_undated(connection: sa.Connection, archive: QueueTable, walk: Walk) ->
 def plan(connection: sa.Connection, archive: QueueTable, walk: Walk) -> tuple[Count, Count]:
     """Count, up to a bound, the jobs that a run would delete and those without a finish time; takes no lock."""
     if is_indexed(archive, walk):
-        found = int(connection.execute(count_selected(archive, walk, PLAN_BOUND + 1)).scalar_one())
+        past = walk.past or Past(ROLE)
+        found = int(connection.execute(st.count_old(archive, walk, past, PLAN_BOUND + 1)).scalar_one())
         undated = count_undated(connection, archive, walk)
         return found if found <= PLAN_BOUND else {"at_least": PLAN_BOUND}, undated
     key: Any = None

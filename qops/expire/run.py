@@ -106,6 +106,7 @@ class _Run:
     def choose(self, older_than: float) -> None:
         """Look at the archive whole and choose the way to its old jobs."""
         self.archive = archive = load_archive(self.connection, self.queue, "expire --older-than", ROLE)
+        archive.now(ROLE)  # a DATETIME needs a declared clock
         self._check()
         self.walk = walk_by_age(archive, older_than)
         if not is_indexed(archive, self.walk):

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids
-from qops.statements.walk import Past, Walk, force_index, primary_hint
+from qops.statements.walk import Past, Walk, force_index, selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qops.queue import QueueTable
+
+
+FIRST_DAY: sa.ColumnElement[Any] = sa.literal_column("'1970-01-02 00:00:00'")  # before it there is only the zero date
 
 
 def read_slice(
@@ -23,7 +25,13 @@ def read_slice(
 ) -> sa.Select[Any]:
     """Read the next `limit` rows by primary key, whatever their age: (id, old). `old` is NULL without a time."""
     old = table.columns[past.role] <= table.in_time(past.role, -past.microseconds)
-    return _next(table, (old.label("old"),), after, limit)
+    judged = sa.case((dated(table, past.role), old), else_=sa.null())
+    return _next(table, (judged.label("old"),), after, limit)
+
+
+def dated(table: QueueTable, role: str) -> sa.ColumnElement[bool]:
+    """Return the predicate "it has a time": a zero date is none, though it is less than any."""
+    return table.columns[role] >= FIRST_DAY
 
 
 def read_entries(ledger: QueueTable, seconds: int, after: int | None, limit: int) -> sa.Select[Any]:
@@ -57,12 +65,17 @@ def _next(
     return force_index(query if after is None else query.where(table.id > after), table, "PRIMARY")
 
 
-def delete_rows(table: QueueTable, ids: Sequence[Any]) -> sa.Delete:
-    """Delete exactly these locked rows."""
-    return sa.delete(table.table).where(by_ids(table, ids)).prefix_with(primary_hint(table.table))
-
-
 def count_timeless(archive: QueueTable, walk: Walk, role: str, bound: int) -> sa.Select[Any]:
     """Count, up to `bound`, the rows that have no time in `role`, along the walk's index."""
-    rows = sa.select(sa.literal(1)).select_from(archive.table).where(archive.columns[role].is_(None)).limit(bound)
+    column = archive.columns[role]
+    return _count(archive, walk, sa.or_(column.is_(None), column < FIRST_DAY), bound)
+
+
+def count_old(archive: QueueTable, walk: Walk, past: Past, bound: int) -> sa.Select[Any]:
+    """Count, up to `bound`, the rows whose time has come, along the walk's index."""
+    return _count(archive, walk, sa.and_(dated(archive, past.role), selection(archive, walk)), bound)
+
+
+def _count(archive: QueueTable, walk: Walk, condition: sa.ColumnElement[bool], bound: int) -> sa.Select[Any]:
+    rows = sa.select(sa.literal(1)).select_from(archive.table).where(condition).limit(bound)
     return sa.select(sa.func.count()).select_from(force_index(rows, archive, walk.index).subquery())
