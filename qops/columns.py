@@ -22,6 +22,22 @@ _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 
+class Name(quoted_name):
+    """A name that SQLAlchemy always puts in quotes, and that can be compared as MySQL does: without case.
+
+    `quoted_name.lower()` returns a name that is to be quoted as it is.
+    """
+
+    def lower(self) -> str:
+        """Return the name in lower case."""
+        return str.lower(self)
+
+
+def quoted(name: str) -> Name:
+    """Return a name that is always written in backticks."""
+    return Name(name, quote=True)
+
+
 @dataclass(frozen=True)
 class ColumnFact:
     """One column as information_schema describes it."""
@@ -36,6 +52,7 @@ class ColumnFact:
     collation: str | None
     extra: str
     filled: bool = True
+    expression: str = ""
 
     @property
     def must_be_given(self) -> bool:
@@ -70,18 +87,28 @@ def require_whole(connection: sa.Connection, table: sa.Table) -> None:
 
 def describe(connection: sa.Connection, schema: str, table: str) -> dict[str, ColumnFact]:
     """Return the columns of a table in order, as far as this account may see them; empty if it sees none."""
-    rows = connection.execute(statement("columns"), {"schema": schema, "table": table})
-    found = (dict(row) for row in rows.mappings())
-    return {
-        row["name"]: ColumnFact(**row | {"nullable": row["nullable"] == "YES", "filled": bool(row["filled"])})
-        for row in found
-    }
+    return describe_both(connection, schema, table, table)[0]
+
+
+def describe_both(
+    connection: sa.Connection, schema: str, table: str, other: str
+) -> tuple[dict[str, ColumnFact], dict[str, ColumnFact]]:
+    """Return what `describe` does, of two tables with one question."""
+    facts: tuple[dict[str, ColumnFact], dict[str, ColumnFact]] = ({}, {})
+    names = {"schema": schema, "table": table, "other": other}
+    for found in connection.execute(statement("columns"), names).mappings():
+        row = dict(found)
+        whose = row.pop("mine"), row.pop("others")
+        fact = ColumnFact(**row | {"nullable": row["nullable"] == "YES", "filled": bool(row["filled"])})
+        for known in (known for known, its in zip(facts, whose, strict=True) if its):
+            known[fact.name] = fact
+    return facts
 
 
 def bare_table(name: str, facts: Mapping[str, ColumnFact] | None = None) -> sa.Table:
     """Return a Table with quoted names and no more knowledge of types than binding values needs."""
     return sa.Table(
-        quoted_name(name, quote=True),
+        quoted(name),
         sa.MetaData(),
-        *(sa.Column(quoted_name(column, quote=True)) for column in facts or {}),
+        *(sa.Column(quoted(column)) for column in facts or {}),
     )

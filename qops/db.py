@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.pool import NullPool
 
+from qops import dialect
 from qops.clock import Stop, backoff, sleep
 from qops.errors import ConnectionLost, Misconfigured, PrivilegeMissing, QopsError, TryLater, Unavailable
 from qops.login import Login, prepare
@@ -230,11 +231,13 @@ def open_server(database: Database, *, patient: bool = False) -> Server:
     """
     login = prepare(database, patient=patient)
     engine = sa.create_engine(
-        sa.URL.create("mysql+mysqldb"), poolclass=NullPool, connect_args=login.arguments, hide_parameters=True
+        sa.URL.create(dialect.NAME), poolclass=NullPool, connect_args=login.arguments, hide_parameters=True
     )
 
-    def connect(dialect: Any, _record: object, _arguments: object, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
-        return login.connect(dialect.loaded_dbapi, arguments)
+    def connect(known: Any, _record: object, _arguments: object, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        connection = login.connect(known.loaded_dbapi, arguments)
+        known.default_schema_name = login.schema
+        return connection
 
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "handle_error", _notice_loss)
@@ -269,9 +272,14 @@ def transact(
         require_read_committed(level)
         return work(session)
 
+    renew(connection)
+    return run_whole(server, connection, asserted, attempts=attempts, stop=stop, on_retry=on_retry)
+
+
+def renew(connection: sa.Connection) -> None:
+    """Have a connection that was lost opened anew by its next statement."""
     if connection.invalidated:
         connection.rollback()  # SQLAlchemy wants to hear that what was open then is over
-    return run_whole(server, connection, asserted, attempts=attempts, stop=stop, on_retry=on_retry)
 
 
 def run_whole(

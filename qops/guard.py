@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from qops.children import find_children
 from qops.db import statement
-from qops.differences import Difference, add_key, alters, find_differences
+from qops.differences import Difference, add_key, alters, find_differences, forbid_null
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.triggers import read_triggers, why_triggers_refuse
 
@@ -92,8 +92,7 @@ def check_tables(
         problems.append(Difference(queue.archive.name, f"column {queue.id.name!r} is missing"))
     elif not problems:
         problems += _keys(queue)
-        if queue.settings.archive_by == "copy":
-            problems += find_differences(queue)
+        problems += find_differences(queue)
     if problems:
         raise Misconfigured(_cannot(queue, problems))
     _check_triggers(queue, pair)
@@ -123,9 +122,13 @@ def _problems_of_kind(queue: QueueTable, pair: Sequence[sa.Row[Any]]) -> list[Di
 def _keys(queue: QueueTable) -> list[Difference]:
     """Say that the archive would take an id twice, or that a row of the queue is not found by its id."""
     found, name, key = [], queue.id.name, queue.id.name.lower()
-    if not any(index.unique and index.columns[:1] == (key,) for index in queue.indexes):
-        text = f"{queue.table.name!r} has no unique key that begins with {name!r}, so an id does not mean one job"
-        found.append(Difference(queue.table.name, text, add_key(queue.indexes, name)))
+    unique = any(index.unique and index.columns[:1] == (key,) for index in queue.indexes)
+    if not unique or queue.facts[name].nullable:
+        text = (
+            f"{queue.table.name!r} has no unique key that begins with a NOT NULL {name!r}: an id may not mean one job"
+        )
+        clause = forbid_null(queue.facts[name]) if unique else add_key(queue.indexes, name)
+        found.append(Difference(queue.table.name, text, clause))
     indexes = queue.archive_indexes
     if not any(index.unique and index.columns == (key,) for index in indexes):
         text = f"it has no unique key on {name!r} alone, so it would take a job twice"

@@ -79,10 +79,19 @@ def gives_order(index: Index, primary: Index | None, fixed: str, wanted: Sequenc
 
 def describe_indexes(connection: sa.Connection, schema: str, table: str) -> tuple[Index, ...]:
     """Return the B-tree indexes of a table, PRIMARY first, as far as this account may see them."""
-    found: dict[str, Index] = {}
-    for row in connection.execute(statement("indexes"), {"schema": schema, "table": table}):
+    return describe_indexes_of_both(connection, schema, table, table)[0]
+
+
+def describe_indexes_of_both(
+    connection: sa.Connection, schema: str, table: str, other: str
+) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
+    """Return what `describe_indexes` does, of two tables with one question."""
+    found: tuple[dict[str, Index], dict[str, Index]] = ({}, {})
+    for row in connection.execute(statement("indexes"), {"schema": schema, "table": table, "other": other}):
         part = IndexPart(row.column_name, row.direction == "D", row.prefix is not None)
-        known = found.get(row.name)
-        parts = (*known.parts, part) if known else (part,)
-        found[row.name] = Index(row.name, not row.non_unique, row.visible == "YES", parts)
-    return tuple(sorted(found.values(), key=lambda index: index.name != "PRIMARY"))
+        for indexes in (each for each, its in zip(found, (row.mine, row.others), strict=True) if its):
+            known = indexes.get(row.name)
+            parts = (*known.parts, part) if known else (part,)
+            indexes[row.name] = Index(row.name, not row.non_unique, row.visible == "YES", parts)
+    mine, theirs = (tuple(sorted(each.values(), key=lambda index: index.name != "PRIMARY")) for each in found)
+    return mine, theirs

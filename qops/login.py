@@ -85,7 +85,8 @@ class Login:
             connection = self._log_in(driver, arguments)
         with connection.cursor() as cursor:
             cursor.execute(
-                "SET SESSION autocommit = 0, transaction_isolation = 'READ-COMMITTED', time_zone = '+00:00', "
+                "SET NAMES utf8mb4, SESSION autocommit = 0, transaction_isolation = 'READ-COMMITTED', "
+                "time_zone = '+00:00', "
                 "sql_mode = %s, lock_wait_timeout = %s, innodb_lock_wait_timeout = %s, "
                 # A server's defaults for these would cut what is read, refuse joins, or end the connection at COMMIT.
                 "sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = 'NO_CHAIN'",
@@ -133,7 +134,8 @@ def prepare(database: Database, *, patient: bool = False) -> Login:
             "no server is configured; give --url mysql://user@host:port/db, set QOPS_URL, or write [database] url "
             "in qops.toml"
         )
-    arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    # Without `autocommit` the driver would turn it off in a statement of its own.
+    arguments: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": CONNECT_TIMEOUT_SECONDS, "autocommit": None}
     if not patient:
         arguments |= {"read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS}
     login = Login(arguments, host=f"the server of {database.option_file}")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qops.errors import Misconfigured
-from qops.isolate import Unequal
+from qops.isolate import ROW_ERRORS, Unequal, is_row_trouble, undo_row_trouble
 from qops.statements import archive as st
+from qops.statements.common import delete_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from qops.guard import Guard
+    from qops.statements.walk import Walk
+
+
+def move_all(connection: sa.Connection, guard: Guard, walk: Walk, ids: Sequence[Any]) -> bool:
+    """Lock and copy `ids` in one statement and delete them, if they are all free and as they were, and none objects.
+
+    Otherwise nothing is changed and the answer is False: then each has to be looked at. The same goes where copies
+    have to be compared, or are not ours to make.
+    """
+    if guard.verify or guard.queue.settings.archive_by == "trigger":
+        return False
+    try:
+        with undo_row_trouble(connection):
+            arrived = connection.execute(st.lock_and_copy(guard.queue, walk, ids)).rowcount
+            if arrived < len(ids):
+                raise Unequal(f"{arrived} of {len(ids)} rows could be locked", "it is held or has changed")
+            delete_copied(connection, guard, ids, arrived)
+    except ROW_ERRORS as error:
+        if not is_row_trouble(error):
+            raise
+        return False
+    return True
 
 
 def copy_and_delete(connection: sa.Connection, guard: Guard, ids: Sequence[Any]) -> None:
@@ -27,7 +50,7 @@ def copy_and_delete(connection: sa.Connection, guard: Guard, ids: Sequence[Any])
     table, it is Misconfigured, because the rows cannot be tried one by one then.
     """
     if guard.queue.settings.archive_by == "trigger":
-        gone = connection.execute(st.delete_ids(guard.queue, ids)).rowcount
+        gone = connection.execute(delete_ids(guard.queue, ids)).rowcount
         arrived = connection.execute(st.count_archived(guard.queue, ids)).scalar_one()
         _compare(guard, len(ids), arrived, gone)
         return
@@ -43,7 +66,7 @@ def delete_copied(connection: sa.Connection, guard: Guard, ids: Sequence[Any], a
     Raises as `copy_and_delete` does.
     """
     before = connection.execute(st.fingerprint(guard.queue, ids)).one() if guard.verify else None
-    gone = connection.execute(st.delete_ids(guard.queue, ids)).rowcount
+    gone = connection.execute(delete_ids(guard.queue, ids)).rowcount
     after = connection.execute(st.fingerprint(guard.queue, ids)).one() if guard.verify else None
     _compare(guard, len(ids), arrived if before == after else 0, gone)
 

@@ -33,13 +33,39 @@ class Picked:
 
     @property
     def ids(self) -> list[Any]:
-        """The ids of the locked rows."""
-        return [row[0] for row in self.rows]
+        """The ids of the locked rows, in ascending order."""
+        return sorted(row[0] for row in self.rows)
 
     @property
     def moved(self) -> list[Any]:
         """The ids that a batch moves which acts on all that it locked."""
         return self.ids
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ids in ascending order that were read without locks, and the key of the last in the walk's order."""
+
+    ids: Sequence[Any] = ()
+    key: tuple[Any, ...] | None = None
+
+
+def find(connection: sa.Connection, queue: QueueTable, walk: Walk, key: tuple[Any, ...] | None, limit: int) -> Found:
+    """Read up to `limit` ids that come after `key` (None: from the start)."""
+    keys = connection.execute(next_keys(queue, walk, key, limit)).all()
+    return Found(sorted(row[-1] for row in keys), tuple(keys[-1])) if keys else Found()
+
+
+def lock(
+    connection: sa.Connection, queue: QueueTable, walk: Walk, found: Found, *columns: sa.ColumnElement[Any]
+) -> Picked:
+    """Lock those found ids that still meet the walk's predicate and are free; return them with `columns`."""
+    if not found.ids:
+        return Picked()
+    rows = connection.execute(lock_rows(queue, walk, found.ids, *columns)).all()
+    missing = sorted(set(found.ids) - {row[0] for row in rows})
+    locked = connection.execute(count_meeting(queue, walk, missing)).scalar_one() if missing else 0
+    return Picked(rows, len(found.ids), found.key, locked, len(missing) - locked)
 
 
 def pick(
@@ -51,11 +77,4 @@ def pick(
     *columns: sa.ColumnElement[Any],
 ) -> Picked:
     """Lock up to `limit` rows that come after `key` (None: from the start) and return them with `columns`."""
-    keys = connection.execute(next_keys(queue, walk, key, limit)).all()
-    if not keys:
-        return Picked()
-    wanted = sorted(k[-1] for k in keys)
-    rows = connection.execute(lock_rows(queue, walk, wanted, *columns)).all()
-    missing = sorted(set(wanted) - {row[0] for row in rows})
-    locked = connection.execute(count_meeting(queue, walk, missing)).scalar_one() if missing else 0
-    return Picked(rows, len(keys), tuple(keys[-1]), locked, len(missing) - locked)
+    return lock(connection, queue, walk, find(connection, queue, walk, key, limit), *columns)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.columns import INTEGERS, TEXTS, TIMES, ColumnFact, bare_table, describe, require_whole
+from qops.columns import INTEGERS, TEXTS, TIMES, ColumnFact, bare_table, describe_both, require_whole
 from qops.configfile import nearest
 from qops.errors import Misconfigured
-from qops.indexes import Index, describe_indexes, gives_order
+from qops.indexes import Index, describe_indexes_of_both, gives_order
 from qops.order import choose_order, decisive_order
 from qops.queue_settings import ROLES, STATES, QueueSettings, StateValue
 
@@ -53,6 +53,7 @@ class QueueTable:
     facts: Mapping[str, ColumnFact]
     archive_facts: Mapping[str, ColumnFact]
     indexes: tuple[Index, ...] = ()
+    archive_indexes: tuple[Index, ...] = ()
 
     @property
     def name(self) -> str:
@@ -91,6 +92,11 @@ class QueueTable:
         status = self.columns["status"].name
         fitting = (i for i in self.indexes if i.visible and gives_order(i, primary, status, wanted))
         return next((index.name for index in fitting), None)
+
+    @property
+    def id_leads_primary(self) -> bool:
+        """Whether the primary key begins with the id, so that rows lie in its order."""
+        return any(index.name == "PRIMARY" and index.begins_with(self.id.name) for index in self.indexes)
 
     def value(self, state: str) -> StateValue:
         """Return the value that qops writes for `state`."""
@@ -158,10 +164,10 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
     the server's own refusal where the account may not see the table. The archive may be missing: then
     `archive_facts` is empty, and the commands that need it say so.
     """
-    schema = connection.execute(sa.select(sa.func.database())).scalar_one()
+    schema = connection.dialect.default_schema_name
     if schema is None:
         raise Misconfigured("no database is selected; name it in the URL (mysql://…/app) or the option file")
-    facts = describe(connection, schema, settings.table)
+    facts, archive_facts = describe_both(connection, schema, settings.table, settings.archive_table)
     if not facts:
         # Either it does not exist or this account may not know: the server's answer tells which.
         connection.execute(sa.select(sa.literal(1)).select_from(bare_table(settings.table)).limit(0))
@@ -174,7 +180,7 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
     mapped = {role: table.columns[column] for role, column in columns.items()}
     states = _choose_states(settings, facts[columns["status"]])
     _tell_apart(connection, settings, facts[columns["status"]], states)
-    archive_facts = describe(connection, schema, settings.archive_table)
+    indexes, archive_indexes = describe_indexes_of_both(connection, schema, settings.table, settings.archive_table)
     return QueueTable(
         settings=settings,
         schema=schema,
@@ -185,7 +191,8 @@ def load(connection: sa.Connection, settings: QueueSettings) -> QueueTable:
         order=choose_order(settings, table, mapped),
         facts=facts,
         archive_facts=archive_facts,
-        indexes=describe_indexes(connection, schema, settings.table),
+        indexes=indexes,
+        archive_indexes=archive_indexes,
     )
 
 

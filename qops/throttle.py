@@ -83,11 +83,18 @@ def highest_pressure(throttles: Iterable[Throttle]) -> float:
 
 
 def hold(
-    throttles: Sequence[Callable[[], Reason | None]], *, max_wait: float, stop: Stop, events: Events, waited: Waits
+    throttles: Sequence[Callable[[], Reason | None]],
+    *,
+    let_go: Callable[[], object],
+    max_wait: float,
+    stop: Stop,
+    events: Events,
+    waited: Waits,
 ) -> None:
     """Return when no throttle has a reason or a stop was requested; count the seconds in `waited`.
 
-    Raises Throttled (75) after `max_wait` seconds, naming the reason that did not clear.
+    `let_go` is called before each sleep and ends what asking has opened: a transaction, and metadata locks. Raises
+    Throttled (75) after `max_wait` seconds, naming the reason that did not clear.
     """
     begun = monotonic()
     said, subject = begun, ""
@@ -99,7 +106,9 @@ def hold(
                 events.inform(f"going on after {now - begun:.0f} s")
             return
         if now - begun >= max_wait:
+            waited.add(reason, 0.0)
             raise Throttled(f"waited {now - begun:.0f} s, and it did not clear: {reason.message}")
+        let_go()
         if reason.name != subject or now - said >= SAY_EVERY_SECONDS:
             events.inform(f"waiting: {reason.message}")
             said, subject = now, reason.name

@@ -456,7 +456,7 @@ def test_a_login_that_fails(database: Database, url: str, words: str, exit_code:
 def test_documented_queries_can_be_loaded() -> None:
     """A documented query is read once and has the parameters that its text names."""
     assert statement("columns") is statement("columns")
-    assert set(statement("columns").compile().params) == {"schema", "table"}
+    assert set(statement("columns").compile().params) == {"schema", "table", "other"}
 
 
 # Servers with other defaults

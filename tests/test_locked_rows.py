@@ -16,6 +16,7 @@ from qops.requeue.judge import Judge
 from qops.requeue.result import Outcome
 from qops.statements import archive as archiving
 from qops.statements import requeue as requeueing
+from qops.statements.common import delete_ids
 from qops.statements.walk import Past, Walk, choose_walk, count_meeting, lock_rows, next_keys, wait_for_rows
 from qops.worker import Worker
 from tests.measure import locked_rows, plan_of
@@ -120,7 +121,7 @@ def test_statements_by_id_stay_on_the_primary_key(database: Database, number: in
                 wait_for_rows(queue, walk, ids),
                 count_meeting(queue, walk, ids),
                 archiving.copy_ids(queue, ids),
-                archiving.delete_ids(queue, ids),
+                delete_ids(queue, ids),
                 archiving.twins(queue, ids),
                 requeueing.put_back(queue, ids, count_attempt=True, reset_attempts=False),
                 requeueing.give_up(queue, ids, "x", count_attempt=False),

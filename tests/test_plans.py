@@ -18,6 +18,7 @@ from qops.requeue.result import Outcome
 from qops.statements import archive as archiving
 from qops.statements import requeue as requeueing
 from qops.statements import worker as working
+from qops.statements.common import delete_ids
 from qops.statements.walk import Past, Walk, choose_walk, count_selected, lock_rows, next_keys
 from qops.worker import Worker
 from qops.worker.promotion import BATCH as PROMOTED_AT_ONCE
@@ -146,7 +147,7 @@ def test_the_largest_batch_is_still_read_by_primary_key(big: Database, session: 
     queue = big.queue()
     walk = walk_of(queue, "archive")
     ids = [key[-1] for key in rows_of(session, next_keys(queue, walk, None, MAX_BATCH))]
-    for statement in (lock_rows(queue, walk, ids), archiving.delete_ids(queue, ids), archiving.copy_ids(queue, ids)):
+    for statement in (lock_rows(queue, walk, ids), delete_ids(queue, ids), archiving.copy_ids(queue, ids)):
         lines = [line for line in plan_of(session, statement) if line.table == "jobs"]
         assert [(line.access, line.key) for line in lines] == [("range", "PRIMARY")]
 
@@ -243,12 +244,12 @@ def test_finished_jobs_above_many_pending_ones_are_found_at_once(database: Datab
         ran = run_here(*arguments)
         assert (ran.code, ran.json["archived"], ran.json["batches"]) == (0, 2_000, 4), ran.err
         after = spent_by(database, mine.user)
-        assert (after - before).examined < 4.2 * 2_000  # found, locked, copied, deleted
+        assert (after - before).examined < 4 * 2_000  # found, copied under a lock, deleted
         assert run_here(*arguments).json["archived"] == 0
         idle = spent_by(database, mine.user) - after
-        assert idle.examined < 500
-        # Logging in, the session's settings and the ledger's two transactions are most of it.
-        assert idle.statements <= 40
+        assert idle.examined < 1_000  # all of them the dictionary's
+        # Logging in, the session's settings, the ledger, and what keeps an archive from losing anything.
+        assert idle.statements <= 25
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from qops.archive.result import Refused
 from qops.isolate import ROW_ERRORS, each_or_all, is_row_trouble, undo_row_trouble
-from qops.move import copy_and_delete, delete_copied
-from qops.pick import pick
+from qops.move import copy_and_delete, delete_copied, move_all
+from qops.pick import find, lock
 from qops.statements import archive as st
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Batch:
-    """The outcome of one batch. `key` is where the walk continues; None means that there was nothing left."""
+    """The outcome of one batch of at most `wanted` rows. `key` is where the walk continues."""
 
+    wanted: int = 0
     key: tuple[Any, ...] | None = None
     seen: int = 0
     archived: int = 0
@@ -31,6 +32,11 @@ class Batch:
     locked: int = 0
     refused: list[Refused] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing was left after it."""
+        return self.key is None or self.seen < self.wanted
 
     @property
     def moved(self) -> list[Any]:
@@ -49,10 +55,15 @@ def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, after: tuple
     Raises Misconfigured when the three counts differ or the tables were altered meanwhile: the caller's transaction
     is then rolled back.
     """
-    picked = pick(connection, guard.queue, walk, after, limit)
-    batch = Batch(key=picked.key, seen=picked.seen, locked=picked.locked, ids=picked.ids)
-    if batch.ids:
-        _move(connection, guard.recheck(connection), batch.ids, batch)
+    found = find(connection, guard.queue, walk, after, limit)
+    if not found.ids:
+        return Batch()
+    guard = guard.recheck(connection)
+    if move_all(connection, guard, walk, found.ids):
+        return Batch(limit, found.key, len(found.ids), archived=len(found.ids), ids=list(found.ids))
+    picked = lock(connection, guard.queue, walk, found)
+    batch = Batch(limit, found.key, len(found.ids), locked=picked.locked, ids=picked.ids)
+    _move(connection, guard, batch.ids, batch)
     return batch
 
 

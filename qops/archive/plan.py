@@ -12,7 +12,8 @@ from qops.counting import Count, at_most, count_walks, least
 from qops.db import statement
 from qops.explain import explain
 from qops.statements import archive as st
-from qops.statements.walk import Walk, count_selected, lock_rows, next_keys
+from qops.statements.common import delete_ids
+from qops.statements.walk import Walk, count_selected, next_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,12 +69,12 @@ def _standing(throttle: Throttle) -> Standing:
 
 
 def _statements(queue: QueueTable, walk: Walk) -> list[Any]:
-    sample = [0, 1]
+    """Return what a batch sends where nothing is in its way."""
+    sample = [1, 3]
     return [
         next_keys(queue, walk, None, 1000),
-        lock_rows(queue, walk, sample),
-        st.copy_ids(queue, sample),
-        st.delete_ids(queue, sample),
+        st.lock_and_copy(queue, walk, sample),
+        delete_ids(queue, sample),
     ]
 
 

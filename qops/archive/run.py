@@ -14,11 +14,11 @@ from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
-from qops.columns import require_whole
 from qops.counting import Count, count_walks
 from qops.ending import Ending, settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
+from qops.pace import Pace
 from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
 from qops.replica_throttle import watch_replicas
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from qops.throttle import Throttle
 
 UNDATED_BOUND = 10_000
-PAUSE_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers
-MAX_OWN_PAUSE = 1.0  # seconds
 STRAINED_PAUSE = 2.0  # seconds more at the limit of a throttle, none below half of it: slowing down beats stopping
 IDLE_MARGIN_SECONDS = 60
 MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
@@ -50,8 +48,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
     lagging = watch_replicas(options.replicas, options.max_replica_lag, stop)
     with server.session() as connection, lagging as replicas:
         queue = load(connection, settings)
-        require_whole(connection, queue.table)
-        walks = _walks(queue, options)
+        _require(queue, options)
         guard = check_tables(
             server,
             connection,
@@ -59,7 +56,9 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
             allow_cascade=options.allow_cascade,
             assume_no_children=options.assume_no_children,
         )
-        connection.rollback()
+        walks = _walks(queue, options)
+        for text in guard.warnings:
+            events.warn(text)
         purge = PurgeLagThrottle(connection, options.max_purge_lag, events, read_view=options.read_view)
         throttles: tuple[Throttle, ...] = (purge, *replicas)
         if options.dry_run:
@@ -73,12 +72,14 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         return result
 
 
-def _walks(queue: QueueTable, options: Options) -> list[Walk]:
+def _require(queue: QueueTable, options: Options) -> None:
     queue.require("archive", states=(options.state,))
-    age = None
     if options.older_than > 0:
         queue.require("archive --older-than", roles=("finished_at",))
-        age = Past("finished_at", round(options.older_than * 1_000_000))
+
+
+def _walks(queue: QueueTable, options: Options) -> list[Walk]:
+    age = Past("finished_at", round(options.older_than * 1_000_000)) if options.older_than > 0 else None
     return [choose_walk(queue, value, by="finished_at", past=age) for value in queue.states[options.state]]
 
 
@@ -106,6 +107,7 @@ class Run:
         self.reached = "done"
         self.waited = Waits()
         self.throttles = throttles
+        self.pace = Pace(options.batch)
         self.brake = BrakeCheck(connection, queue.settings, events)
         self.transactions = Batches(server, connection, queue, stop)
 
@@ -161,6 +163,7 @@ class Run:
                 # The brake is asked first, also each time that a wait is over.
                 hold(
                     (self.brake, *self.throttles),
+                    let_go=self.connection.rollback,
                     max_wait=min(self.options.max_wait, self._time_left()),
                     stop=self.stop,
                     events=self.events,
@@ -172,14 +175,15 @@ class Run:
                 raise
             if reason := self._why_stop():
                 return reason
-            started, wanted = monotonic(), self._next_size()
-            batch = self.transactions.run(walk, partial(self._move, walk, key, wanted), self._count, self._count_retry)
-            if batch.key is None or batch.seen < wanted:
+            started = monotonic()
+            batch = self.transactions.run(walk, partial(self._move, walk, key), self._count, self._count_retry)
+            if batch.ended:
                 return None
             key = batch.key
+            self.pace.took(monotonic() - started, batch.seen)
             if reason := self._why_stop():
                 return reason
-            sleep(min(self._pause(monotonic() - started), self._time_left()), self.stop)
+            sleep(min(self._pause(), self._time_left()), self.stop)
 
     def _why_stop(self) -> str | None:
         if self.stop.requested:
@@ -194,13 +198,14 @@ class Run:
             return math.inf
         return self.options.max_runtime - (monotonic() - self.begun)
 
-    def _move(self, walk: Walk, key: tuple[Any, ...] | None, wanted: int, connection: sa.Connection) -> Batch:
-        return move_batch(connection, self.guard, walk, key, wanted)
+    def _move(self, walk: Walk, key: tuple[Any, ...] | None, connection: sa.Connection) -> Batch:
+        return move_batch(connection, self.guard, walk, key, self._next_size())
 
     def _next_size(self) -> int:
+        """Return the most rows that the next batch may take; 0 when the limit is reached."""
         if self.options.limit is None:
-            return self.options.batch
-        return max(0, min(self.options.batch, self.options.limit - self.archived - self.reconciled))
+            return self.pace.size
+        return max(0, min(self.pace.size, self.options.limit - self.archived - self.reconciled))
 
     def _count(self, batch: Batch) -> None:
         self.archived += batch.archived
@@ -213,12 +218,13 @@ class Run:
 
     def _count_retry(self, code: int) -> None:
         self.retries += 1
+        self.pace.suffer()
         self.events.detail(f"the batch was rolled back by error {code} and is repeated")
 
-    def _pause(self, last: float) -> float:
+    def _pause(self) -> float:
         if self.options.pause is not None:
             return self.options.pause
-        return min(MAX_OWN_PAUSE, PAUSE_FACTOR * last) + STRAINED_PAUSE * highest_pressure(self.throttles)
+        return self.pace.rest + STRAINED_PAUSE * highest_pressure(self.throttles)
 
 
 def _summary(result: Result) -> dict[str, Any]:

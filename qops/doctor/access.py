@@ -19,6 +19,7 @@ from qops.explain import explain
 from qops.privileges import LEDGER_TABLE, NEEDS, Need, grant
 from qops.purge import read_purge
 from qops.statements import archive, requeue, worker
+from qops.statements.common import delete_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ class _Probe:
     def _archive_live(self) -> list[Any]:
         queue = self.queue
         names = queue.copied if queue.archive_facts else tuple(queue.facts)
-        return [sa.select(*(queue.table.columns[name] for name in names)), archive.delete_ids(queue, _IDS)]
+        return [sa.select(*(queue.table.columns[name] for name in names)), delete_ids(queue, _IDS)]
 
     def _archive_copies(self, need: Need) -> list[Any]:
         queue = self.queue

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids
-from qops.statements.walk import Walk, by_primary_key, force_index, primary_hint, selection
+from qops.statements.common import by_ids, by_primary_key, choose_rows
+from qops.statements.walk import Walk, force_index, selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 
 def copy_ids(queue: QueueTable, ids: Sequence[Any]) -> sa.Insert:
     """Copy exactly these locked rows to the archive, inside the server, by an explicit list of columns."""
-    names = queue.copied
-    rows = by_primary_key(sa.select(*(queue.table.columns[name] for name in names)), queue.table)
-    return sa.insert(queue.archive).from_select(list(names), rows.where(by_ids(queue, ids)))
+    return _into_archive(queue, choose_rows(queue, _copied(queue), ids))
 
 
-def delete_ids(queue: QueueTable, ids: Sequence[Any]) -> sa.Delete:
-    """Delete exactly these locked rows."""
-    return sa.delete(queue.table).where(by_ids(queue, ids)).prefix_with(primary_hint(queue.table))
+def lock_and_copy(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Insert:
+    """Lock and copy in one statement those of `ids` that still meet the walk's predicate and that nobody else holds.
+
+    Which ones these were it does not tell, but how many: where it is all of them, they are known.
+    """
+    rows = choose_rows(queue, _copied(queue).where(selection(queue, walk)), ids)
+    return _into_archive(queue, rows.with_for_update(skip_locked=True))
+
+
+def _copied(queue: QueueTable) -> sa.Select[Any]:
+    return by_primary_key(sa.select(*(queue.table.columns[name] for name in queue.copied)), queue.table)
+
+
+def _into_archive(queue: QueueTable, rows: sa.Select[Any]) -> sa.Insert:
+    return sa.insert(queue.archive).from_select(list(queue.copied), rows)
 
 
 def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids, cleared, expired, set_roles
-from qops.statements.walk import primary_hint
+from qops.statements.common import by_ids, cleared, expired, primary_hint, set_roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import cleared
-from qops.statements.walk import primary_hint
+from qops.statements.common import cleared, primary_hint
 
 if TYPE_CHECKING:
     from qops.columns import ColumnFact

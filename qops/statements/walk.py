@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from qops.columns import TIMES
 from qops.db import quote_name
-from qops.statements.common import by_ids
+from qops.statements.common import by_ids, by_primary_key, choose_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,12 +101,21 @@ def next_keys(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit:
 
     The row's key is all steps' values in order; the id is the last of them.
     """
-    columns = [step.column for step in walk.steps]
-    query = sa.select(*columns).where(selection(queue, walk))
+    query = sa.select(*(_as_key(queue, step) for step in walk.steps)).where(selection(queue, walk))
     if after is not None:
         query = query.where(_beyond(walk.steps, after))
     order = [step.column.desc() if step.descending else step.column for step in walk.steps]
     return force_index(query.order_by(*order).limit(limit), queue, walk.index)
+
+
+def _as_key(queue: QueueTable, step: Step) -> sa.ColumnElement[Any]:
+    """Return a step's value in a form that leads back to its row.
+
+    Times are read as text: the driver would make objects of them, which takes most of a batch's time in the client,
+    and make None of a zero date, from which the walk would start again.
+    """
+    of_time = queue.facts[step.column.name].data_type in TIMES
+    return sa.cast(step.column, sa.CHAR) if of_time else step.column
 
 
 def _beyond(steps: Sequence[Step], key: Sequence[Any]) -> sa.ColumnElement[bool]:
@@ -130,7 +140,7 @@ def _past(step: Step, value: Any) -> sa.ColumnElement[bool]:  # noqa: ANN401 - a
 
 def lock_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any], *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Lock those of `ids` that still meet the walk's predicate and that nobody else holds."""
-    query = sa.select(queue.id, *columns).where(by_ids(queue, ids), selection(queue, walk))
+    query = choose_rows(queue, sa.select(queue.id, *columns).where(selection(queue, walk)), ids)
     return by_primary_key(query, queue.table).with_for_update(skip_locked=True)
 
 
@@ -150,17 +160,6 @@ def count_selected(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
     """Count, up to `bound`, the rows that meet the walk's predicate."""
     rows = sa.select(sa.literal(1)).select_from(queue.table).where(selection(queue, walk)).limit(bound)
     return sa.select(sa.func.count()).select_from(force_index(rows, queue, walk.index).subquery())
-
-
-def by_primary_key(query: sa.Select[Any], table: sa.Table) -> sa.Select[Any]:
-    """Have `query` find its rows by primary key, however much of a small table its list is."""
-    return query.prefix_with(primary_hint(table))
-
-
-def primary_hint(table: sa.Table) -> sa.TextClause:
-    """Return the optimizer hint that keeps a statement on the primary key; it goes right after the verb."""
-    name = quote_name(table.name).replace("\\", "\\\\").replace(":", "\\:")
-    return sa.text(f"/*+ INDEX({name} PRIMARY) */")
 
 
 def force_index(query: sa.Select[Any], queue: QueueTable, index: str) -> sa.Select[Any]:
