@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qops.explain import PlanLine
-from tests.conftest import wait_until
+from tests.conftest import Ran, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,3 +86,23 @@ def locked_rows(database: Database, connection_id: int) -> set[tuple[str, str, s
             [connection_id],
         )
     )
+
+
+MEASURED = """
+import json, os, subprocess, sys
+pipe = subprocess.PIPE
+process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+out, err = process.stdout.read(), process.stderr.read()
+_, status, usage = os.wait4(process.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), out, err, usage.ru_maxrss]))
+"""
+"""A small process between: what the parent of a new process occupies counts as the peak of its child."""
+
+
+def run_measured(*arguments: str, url: str, timeout: float = 150) -> tuple[Ran, int]:
+    """Run qops as its own process; return how it ended and the most memory that it occupied, in bytes."""
+    command = [sys.executable, "-S", "-c", MEASURED, sys.executable, "-m", "qops", *arguments]
+    environment = os.environ | {"QOPS_URL": url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=True)
+    code, out, err, kibibytes = json.loads(done.stdout)
+    return Ran(code, out, err), kibibytes * 1024
