@@ -92,19 +92,21 @@ def check_children(
     archive: QueueTable,
     command: str,
     *,
-    allow_cascade: bool = False,
+    allow_cascade: bool | None = None,
     assume_no_children: bool = False,
 ) -> None:
     """Refuse where deleting archived rows would delete or change rows of other tables, or might without being seen to.
 
-    Raises Misconfigured, or PrivilegeMissing where this account cannot see all foreign keys.
+    `allow_cascade` None: `command` has no such option. Raises Misconfigured, or PrivilegeMissing where this account
+    cannot see all foreign keys.
     """
     children = find_children(connection, archive.schema, archive.table.name)
     touched = [str(child) for child in children.found if child.changes_rows]
     if touched and not allow_cascade:
+        wanted = archive.settings.command(f"{command} --allow-cascade")
         raise Misconfigured(
             f"deleting rows of {archive.table.name!r} would delete or change rows of {'; '.join(touched)}; nothing "
-            f"was deleted; if that is wanted: {archive.settings.command(f'{command} --allow-cascade')}"
+            "was deleted; " + ("change the constraint first" if allow_cascade is None else f"if it is wanted: {wanted}")
         )
     if not children.complete and not assume_no_children:
         message = (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qops.clock import Stop
     from qops.queue import QueueTable
 
+ATTEMPTS = 5
 LOOKS = 3  # each waits for the lock timeout, because the server may still be at that COMMIT
 
 
@@ -42,12 +43,13 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of one run, one after the other on its connection."""
+    """The batches of one run, one after the other on its connection, each tried up to `attempts` times."""
 
     server: Server
     connection: sa.Connection
     queue: QueueTable
     stop: Stop
+    attempts: int = ATTEMPTS
 
     def run(
         self,
@@ -68,7 +70,9 @@ class Batches:
             return tried[-1]
 
         try:
-            done = transact(self.server, self.connection, noted, stop=self.stop, on_retry=on_retry)
+            done = transact(
+                self.server, self.connection, noted, attempts=self.attempts, stop=self.stop, on_retry=on_retry
+            )
         except QopsError as error:
             ids = tried[-1].moved if tried and error.in_commit else ()
             if ids:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
 
 
+ATTEMPTS = 2  # an INSERT knows no NOWAIT: where another session holds the id or a key, each waits for the lock timeout
+
+
 @dataclass(frozen=True)
 class Options:
     """Which jobs to bring back, as they were typed, and whether foreign keys that cannot be seen are none."""
@@ -168,7 +171,7 @@ class _Mover:
     def one(self, id_: Any, stop: Stop, result: Result) -> None:  # noqa: ANN401 - whatever the id column holds
         """Bring one job back, or say why not; raises what is nobody's fault but the server's."""
         walk = Walk(None, "PRIMARY", (Step(self.archive.id),))
-        batches = Batches(self.server, self.connection, self.archive, stop)
+        batches = Batches(self.server, self.connection, self.archive, stop, attempts=ATTEMPTS)
         try:
             batches.run(walk, lambda session: self._move(session, id_), result.add)
         except _Unlike as error:
