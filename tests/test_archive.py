@@ -105,6 +105,17 @@ def test_failed_jobs_are_archived_when_asked(queue: Database, qops: Callable[...
     assert counts(queue) == {"done": 50, "pending": 10, "running": 10, "scheduled": 10}
 
 
+def test_failed_jobs_that_nobody_will_retry_are_archived_by_age(queue: Database, qops: Callable[..., Ran]) -> None:
+    """`--state failed --older-than 30d` moves what failed so long ago, whatever its attempts; the others stay."""
+    fill(queue, 40, id="n + 1000", status="IF(n % 2, 'failed', 'done')", finished_at="NOW(6) - INTERVAL n + 10 DAY")
+    queue.execute("UPDATE jobs SET attempts = id % 7 WHERE id > 1000")
+    before = contents(queue, "jobs")
+    ran = qops("archive", "--state", "failed", "--older-than", "30d", "--format", "json")
+    assert (ran.json["archived"], ran.json["undated"]) == (10, 10), ran.err
+    gone = {id_ for id_ in before if id_ >= 1020 and id_ % 2}
+    assert contents(queue, "jobs_archive") == {id_: before[id_] for id_ in gone}
+
+
 def test_rows_that_another_session_holds_are_passed_over_and_counted(queue: Database, qops: Callable[..., Ran]) -> None:
     """A locked row stays, is counted in `locked`, does not change the exit code, and nobody waits."""
     held = {id_ for (id_,) in queue.rows("SELECT id FROM jobs WHERE status = 'done' ORDER BY id LIMIT 4")}
