@@ -40,17 +40,20 @@ class Difference:
 
 
 def find_differences(queue: QueueTable) -> Iterator[Difference]:
-    """Yield what could lose or change data on the way from the queue's table to its archive."""
-    archive = queue.archive.name
+    """Yield what could lose or change data on the way from the queue's table to its archive.
+
+    Where a trigger makes the way, only the id has to be the same, so that rows of both can be held together.
+    """
+    archive, copying = queue.archive.name, queue.settings.archive_by == "copy"
     by_lower = {name.lower(): fact for name, fact in queue.archive_facts.items()}
-    for name, source in queue.facts.items():
+    for name, source in queue.facts.items() if copying else [(queue.id.name, queue.facts[queue.id.name])]:
         target = queue.archive_facts.get(name) or by_lower.get(name.lower())
         found = _compare(source, target, is_id=name == queue.id.name)
         if found:
             yield Difference(archive, *found)
     here = {name.lower() for name in queue.facts}
     for name, target in by_lower.items():
-        if name not in here and target.must_be_given:
+        if copying and name not in here and target.must_be_given:
             text = f"column {target.name!r} is NOT NULL there, without a default, and missing here"
             yield Difference(archive, text, _modify(target, target.name, null=True))
 
@@ -77,6 +80,11 @@ def add_key(indexes: Iterable[Index], column: str) -> str:
     """Return the clause that makes `column` identify a row: the primary key where there is none."""
     taken = any(index.name == "PRIMARY" for index in indexes)
     return f"ADD {'UNIQUE KEY' if taken else 'PRIMARY KEY'} ({quote_name(column)})"
+
+
+def forbid_null(fact: ColumnFact) -> str | None:
+    """Return the clause that has a column be NOT NULL."""
+    return _modify(fact, fact.name, null=False)
 
 
 def fits(source: ColumnFact, target: ColumnFact) -> bool:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
 
-from qops.columns import TIMES
+from qops.columns import TIMES, quoted
 from qops.db import (
     DENIED,
     INTERRUPTED,
@@ -48,7 +48,6 @@ from qops.login import OtherServer, version_tuple
 from qops.privileges import Need, grant
 from qops.purge import describe_connections, read_purge, read_transactions
 from qops.queue import QueueTable, load
-from qops.schema import ddl
 from qops.statements.worker import select_claim
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class _Collector:
     def _plan(self, queue: QueueTable) -> PlanFacts:
         claim = select_claim(queue).params(limit=1)
         line = explain(self.connection, claim)[0]
-        options: Any = {"schema_translate_map": {None: ddl.quoted(queue.schema)}, "render_schema_translate": True}
+        options: Any = {"schema_translate_map": {None: quoted(queue.schema)}, "render_schema_translate": True}
         text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}, **options))
         return PlanFacts(line.access, line.key, line.extra, " ".join(text.split()))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.columns import TEXTS, TIMES
+from qops.columns import TEXTS, TIMES, quoted
 from qops.db import quote_name
 from qops.differences import fits
 from qops.errors import Misconfigured
@@ -59,7 +59,7 @@ def compare_archive(findings: Findings, settings: QueueSettings, source: Source,
 
 def _compare_index(findings: Findings, settings: QueueSettings, facts: TableFacts) -> None:
     """Advise an index by finish time: without one, expire works as well, but reads every archived job."""
-    columns: list[sa.Column[Any]] = [sa.Column(ddl.quoted(name)) for name in facts.columns]
+    columns: list[sa.Column[Any]] = [sa.Column(quoted(name)) for name in facts.columns]
     key = archive_key(settings, findings.table(facts.name, *columns))
     if key is None or any(index.begins_with(*key.columns) for index in facts.indexes):
         return

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
-from sqlalchemy.sql.elements import quoted_name
 from sqlalchemy.types import UserDefinedType
 
+from qops.columns import quoted
 from qops.order import direction
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ OFFLINE: tuple[str, ...] = ()
 
 # A paramstyle without percent signs, because what is compiled here is read by people and by the server as it is.
 _DIALECT: Any = mysql.dialect(paramstyle="named")
-
-
-def quoted(name: str) -> quoted_name:
-    """Return a name that is always written in backticks."""
-    return quoted_name(name, quote=True)
 
 
 class Verbatim(UserDefinedType[Any]):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.columns import INTEGERS, TEXTS
+from qops.columns import INTEGERS, TEXTS, quoted
 from qops.db import quote_name
 from qops.schema import ddl
 from qops.schema.indexes import describe
@@ -41,9 +41,7 @@ class Findings:
 
     def table(self, name: str, *columns: sa.Column[Any]) -> sa.Table:
         """Return a table as the statements name it; the columns belong to it then."""
-        return sa.Table(
-            ddl.quoted(name), sa.MetaData(), *columns, schema=ddl.quoted(self.schema) if self.schema else None
-        )
+        return sa.Table(quoted(name), sa.MetaData(), *columns, schema=quoted(self.schema) if self.schema else None)
 
     def differ(self, name: str, expected: str, found: str = MISSING) -> None:
         """Note a difference."""

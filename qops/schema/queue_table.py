@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from qops.columns import INTEGERS, TIMES, ColumnFact
+from qops.columns import INTEGERS, TIMES, ColumnFact, quoted
 from qops.db import quote_name
 from qops.errors import Misconfigured
 from qops.queue import ROLE_TYPES, needed_states
@@ -77,7 +77,7 @@ def compare_queue(findings: Findings, settings: QueueSettings, facts: TableFacts
     compare_storage(findings, facts, id_)
     roles, added = _compare_roles(findings, settings, facts)
     states, planned_status = _compare_states(findings, settings, facts, status)
-    table = sa.Table(ddl.quoted(facts.name), sa.MetaData(), *_bare(facts, added))
+    table = sa.Table(quoted(facts.name), sa.MetaData(), *_bare(facts, added))
     mapped = {role: table.columns[name] for role, name in roles.items()}
     _compare_indexes(findings, settings, facts, Shape(mapped, frozenset(states), order_of(settings, table, roles)))
     known = dict(facts.columns)
@@ -88,7 +88,7 @@ def compare_queue(findings: Findings, settings: QueueSettings, facts: TableFacts
 
 
 def _bare(facts: TableFacts, added: list[sa.Column[Any]]) -> list[sa.Column[Any]]:
-    return [sa.Column(ddl.quoted(name)) for name in (*facts.columns, *(column.name for column in added))]
+    return [sa.Column(quoted(name)) for name in (*facts.columns, *(column.name for column in added))]
 
 
 def _own(settings: QueueSettings, facts: TableFacts, role: str) -> ColumnFact:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from qops.columns import quoted
 from qops.errors import Misconfigured
 from qops.order import choose_order
 from qops.privileges import LEDGER_TABLE
 from qops.queue_settings import STATES, QueueSettings, StateValue
-from qops.schema.ddl import Key, Verbatim, quoted
+from qops.schema.ddl import Key, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
