@@ -29,7 +29,7 @@ KEY_FLAGS = 2 | 4  # of the protocol's column flags: part of the primary key, pa
 
 @dataclass(frozen=True)
 class Guard:
-    """What was found before the first row. `verify`: triggers, or what cannot be seen of them, may alter copies."""
+    """What was found before the first row. `hidden` are the tables that may have triggers which cannot be seen."""
 
     server: Server
     queue: QueueTable
@@ -37,19 +37,25 @@ class Guard:
     assume_no_children: bool
     shape: Shape
     pair: Sequence[sa.Row[Any]]
+    hidden: tuple[str, ...]
 
     @property
     def verify(self) -> bool:
         """Whether copies have to be compared: a trigger could alter them, or one that cannot be seen."""
-        return any(row.triggers or not row.sees_triggers for row in self.pair)
+        return bool(self.hidden) or any(row.triggers for row in self.pair)
+
+    @property
+    def row_bytes(self) -> int | None:
+        """The average row of the queue in bytes, None where the server does not know."""
+        name = self.queue.table.name.lower()
+        return next((row.row_bytes for row in self.pair if row.name.lower() == name), None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What whoever runs this should know."""
-        hidden = [row.name for row in self.pair if not row.sees_triggers]
-        if not hidden:
+        if not self.hidden:
             return ()
-        tables = " and ".join(map(repr, hidden))
+        tables = " and ".join(map(repr, self.hidden))
         text = f"this account may not see all triggers on {tables}, so every copy is compared; grant TRIGGER on both"
         return (text,)
 
@@ -66,7 +72,7 @@ class Guard:
                 f"table {self.queue.table.name!r} or {self.queue.archive.name!r} was altered during the run, so the "
                 "batch was rolled back; run it again"
             )
-        _check_triggers(self.queue, pair)
+        _check_triggers(self.queue, pair, self.hidden)
         _check_children(self, connection)
         return replace(self, pair=pair)
 
@@ -95,8 +101,10 @@ def check_tables(
         problems += find_differences(queue)
     if problems:
         raise Misconfigured(_cannot(queue, problems))
-    _check_triggers(queue, pair)
-    guard = Guard(server, queue, allow_cascade, assume_no_children, shape, pair)
+    names = {"schema": queue.schema, "table": queue.table.name, "archive": queue.archive.name}
+    hidden = tuple(row.name for row in connection.execute(statement("sees_triggers"), names) if not row.sure)
+    _check_triggers(queue, pair, hidden)
+    guard = Guard(server, queue, allow_cascade, assume_no_children, shape, pair, hidden)
     _check_children(guard, connection)
     return guard
 
@@ -149,9 +157,9 @@ def _cannot(queue: QueueTable, problems: Sequence[Difference]) -> str:
     return f"{message}; {repair} does what can be done online, and this all of it:\n{sql}"
 
 
-def _check_triggers(queue: QueueTable, pair: Sequence[sa.Row[Any]]) -> None:
+def _check_triggers(queue: QueueTable, pair: Sequence[sa.Row[Any]], hidden: Sequence[str]) -> None:
     """Refuse where `archive_by` and the triggers do not go together."""
-    all_seen = all(row.sees_triggers for row in pair if row.name.lower() == queue.table.name.lower())
+    all_seen = queue.table.name.lower() not in map(str.lower, hidden)
     problems = "; ".join(why_triggers_refuse(queue, read_triggers(pair), all_seen=all_seen))
     if problems:
         raise Misconfigured(problems)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.archive.batch import Batch, move_batch
-from qops.archive.plan import make_plan
+from qops.archive.plan import count_undated, make_plan
 from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
-from qops.counting import Count, count_walks
+from qops.counting import Count
 from qops.ending import Ending, settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
@@ -22,7 +22,6 @@ from qops.pace import Pace
 from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
 from qops.replica_throttle import watch_replicas
-from qops.statements import archive as st
 from qops.statements.walk import Past, Walk, choose_walk
 from qops.throttle import Throttled, Waits, highest_pressure, hold
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
     from qops.throttle import Throttle
 
-UNDATED_BOUND = 10_000
 STRAINED_PAUSE = 2.0  # seconds more at the limit of a throttle, none below half of it: slowing down beats stopping
 IDLE_MARGIN_SECONDS = 60
 MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
@@ -107,7 +105,7 @@ class Run:
         self.reached = "done"
         self.waited = Waits()
         self.throttles = throttles
-        self.pace = Pace(options.batch)
+        self.pace = Pace(options.batch, guard.row_bytes)
         self.brake = BrakeCheck(connection, queue.settings, events)
         self.transactions = Batches(server, connection, queue, stop)
 
@@ -133,10 +131,8 @@ class Run:
     def _through(self, walks: list[Walk]) -> None:
         """Follow the walks, one after the other, until one says why the run stops."""
         self._outlive_pauses()
-        if self.options.older_than > 0:
-            query = partial(st.count_undated, self.queue)
-            self.undated = count_walks(self.connection, walks, query, UNDATED_BOUND)
-            self.connection.rollback()
+        self.undated = count_undated(self.connection, self.queue, walks, self.options)
+        self.connection.rollback()
         self.reached = next(filter(None, (self._along(walk) for walk in walks)), "done")
 
     def _stopped_by(self, ending: Ending) -> str:
