@@ -1,0 +1,27 @@
+-- Whether this account can be sure to see all triggers (1) of each of two tables: TRIGGER is looked for among its own
+-- privileges on the server, the schema and the table; what it has through a role is not, and partial revokes make holes
+-- in the first two. MySQL 8.0.16 and later. Needs any privilege on the tables. Reads the privileges of every account.
+SELECT t.table_name AS name,
+       (@@partial_revokes = 0
+        AND EXISTS (SELECT 1
+                      FROM information_schema.user_privileges AS p
+                     WHERE p.privilege_type = 'TRIGGER'
+                       AND p.grantee = me.grantee))
+       OR (@@partial_revokes = 0
+           AND EXISTS (SELECT 1
+                         FROM information_schema.schema_privileges AS p
+                        WHERE p.privilege_type = 'TRIGGER'
+                          AND :schema LIKE p.table_schema
+                          AND p.grantee = me.grantee))
+       OR EXISTS (SELECT 1
+                    FROM information_schema.table_privileges AS p
+                   WHERE p.privilege_type = 'TRIGGER'
+                     AND p.table_schema = t.table_schema
+                     AND p.table_name = t.table_name
+                     AND p.grantee = me.grantee) AS sure
+  FROM information_schema.tables AS t
+  JOIN (SELECT CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")
+            AS grantee) AS me
+ WHERE t.table_schema = :schema
+   AND t.table_name IN (:table, :archive)
+ ORDER BY t.table_name
