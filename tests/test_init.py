@@ -374,6 +374,18 @@ def test_more_in_the_archive_than_in_the_queue_is_no_drift(made: Database) -> No
     assert init().json == {"queue": "jobs", "actions": [], "drift": []}
 
 
+@pytest.mark.parametrize("archive_by", ["copy", "trigger"])
+def test_an_index_for_expire_is_advice_and_added_on_demand(made: Database, tmp_path: Path, archive_by: str) -> None:
+    """An archive without an index by finish time is no drift; `init` says what that costs, and --repair adds it."""
+    write_config(tmp_path, f'[queues.jobs]\narchive_by = "{archive_by}"\n')
+    made.execute("ALTER TABLE jobs_archive DROP INDEX finished_idx, ADD KEY other (status, finished_at)")
+    ran = init()
+    assert (ran.code, drift(ran)) == (0, [])
+    assert "qops expire" in ran.err
+    assert done(init("--repair")) == [("add-index", "jobs_archive.finished_idx")]
+    assert init().json["actions"] == []
+
+
 def test_a_column_of_the_owner_is_archived_too(made: Database) -> None:
     """A column that the owner added to the queue is missing in the archive until --repair adds it there."""
     made.execute(

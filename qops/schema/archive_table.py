@@ -45,6 +45,7 @@ def compare_archive(findings: Findings, settings: QueueSettings, source: Source,
             f"application, and nothing was created or changed; name another in [queues.{settings.name}] archive_table"
         )
     compare_storage(findings, facts, id_)
+    _compare_index(findings, settings, facts)
     if settings.archive_by == "trigger":
         return
     for column in source.columns:
@@ -54,7 +55,6 @@ def compare_archive(findings: Findings, settings: QueueSettings, source: Source,
         elif column.name in source.facts:
             _compare_column(findings, facts, source.facts[column.name], there)
     _compare_extra(findings, facts, {column.name.lower() for column in source.columns})
-    _compare_index(findings, settings, facts)
 
 
 def _compare_index(findings: Findings, settings: QueueSettings, facts: TableFacts) -> None:
