@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qops.clock import monotonic
 from qops.errors import PrivilegeMissing
+from qops.limits import READ_VIEW_SECONDS
 from qops.purge import find_blocker, read_purge
 from qops.throttle import Reason, pressure_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from qops.purge import Blocker, PurgeLag
 
 DEFAULT_PURGE_LAG = 50_000  # committed transactions
-READ_VIEW_SECONDS = 60.0  # nothing that works on jobs reads for a minute
 LOOK_EVERY_SECONDS = 10.0
 STUCK_SECONDS = 1.5
 """Purge works in rounds of far less than a second; where it has not moved for longer, something holds it up."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qops.errors import ATTENTION, OK, Failure
+from qops.limits import READ_VIEW_SECONDS, REPLICA_LAG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +32,8 @@ class Options:
     max_runtime: float | None = None
     pause: float | None = None
     max_purge_lag: int | None = None
-    max_replica_lag: float = 10.0
-    read_view: float = 60.0
+    max_replica_lag: float = REPLICA_LAG_SECONDS
+    read_view: float = READ_VIEW_SECONDS
     max_wait: float = 600.0
     allow_cascade: bool = False
     assume_no_children: bool = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qops.counting import Count, least
 from qops.errors import ATTENTION, OK, Failure
+from qops.limits import READ_VIEW_SECONDS, REPLICA_LAG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,8 @@ class Options:
     older_than: float | None = None
     batch: int = 1000
     max_purge_lag: int | None = None
-    max_replica_lag: float = 10.0
-    read_view: float = 60.0
+    max_replica_lag: float = REPLICA_LAG_SECONDS
+    read_view: float = READ_VIEW_SECONDS
     max_wait: float = 600.0
     allow_cascade: bool = False
     assume_no_children: bool = False
