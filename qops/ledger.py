@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLOSE_ATTEMPTS = 3
+OPEN_ATTEMPTS, CLOSE_ATTEMPTS = 2, 3  # each waits for a lock as long as any statement of qops
 _COLUMNS = (
     "id",
     "command",
@@ -118,7 +118,7 @@ class Ledger:
             made.append(session.execute(entry).lastrowid)
 
         try:
-            self._write(work)
+            self._write(work, attempts=OPEN_ATTEMPTS)
         except Unavailable as error:
             if error.in_commit:  # It may be there, and this run does not begin.
                 self.close(Entry(made[-1]), error.kind, {"error": str(error)})
@@ -143,17 +143,17 @@ class Ledger:
         )
         for attempt in range(CLOSE_ATTEMPTS):
             try:
-                self._write(lambda session: session.execute(close))
+                self._write(lambda session: session.execute(close), attempts=1)
             except QopsError as error:
                 if isinstance(error, ConnectionLost | TryLater) and attempt + 1 < CLOSE_ATTEMPTS:
                     continue
                 self.events.warn(f"how this run ended is not recorded in {LEDGER_TABLE}: {error}")
             return
 
-    def _write(self, work: Callable[[sa.Connection], object]) -> None:
+    def _write(self, work: Callable[[sa.Connection], object], *, attempts: int) -> None:
         """Write one row, which needs no isolation level, so none is asserted: two statements fewer than `transact`."""
         renew(self.connection)
-        run_whole(self.server, self.connection, work)
+        run_whole(self.server, self.connection, work, attempts=attempts)
 
 
 def active_brake(connection: sa.Connection, queue: str) -> Brake | None:

@@ -16,7 +16,7 @@ from qops.requeue.judge import Judge
 from qops.requeue.result import Outcome
 from qops.statements import archive as archiving
 from qops.statements import requeue as requeueing
-from qops.statements.common import delete_ids
+from qops.statements.common import as_run, delete_ids
 from qops.statements.walk import Past, Walk, choose_walk, count_meeting, lock_rows, next_keys, wait_for_rows
 from qops.worker import Worker
 from tests.measure import locked_rows, plan_of
@@ -121,6 +121,7 @@ def test_statements_by_id_stay_on_the_primary_key(database: Database, number: in
                 wait_for_rows(queue, walk, ids),
                 count_meeting(queue, walk, ids),
                 archiving.copy_ids(queue, ids),
+                archiving.lock_and_copy(queue, walk, ids),
                 delete_ids(queue, ids),
                 archiving.twins(queue, ids),
                 requeueing.put_back(queue, ids, count_attempt=True, reset_attempts=False),
@@ -131,6 +132,47 @@ def test_statements_by_id_stay_on_the_primary_key(database: Database, number: in
                 lines = [line for line in plan_of(session, statement) if line.table != "jobs_archive"]
                 assert {line.key for line in lines} == {"PRIMARY"}, str(statement)
                 assert {line.access for line in lines} <= {"range", "const", "eq_ref"}, str(statement)
+
+
+@sizes
+@pytest.mark.parametrize("gap", [False, True], ids=["whole", "with a gap"])
+def test_consecutive_ids_are_moved_without_touching_their_neighbours(
+    database: Database,
+    number: int,
+    gap: bool,  # noqa: FBT001 - a parameter of pytest's
+) -> None:
+    """The rows right before and after a run of ids may be held by others: nobody waits, and nothing else is locked.
+
+    A run is read as a range that stops at its last row, one with a gap as a list.
+    """
+    init(database)
+    fill(database, 3 * number, status=f"IF((n - 1) DIV {number} = 1, 'done', 'running')", finished_at="NOW(6)")
+    gap = gap and number > 3
+    if gap:
+        database.execute("UPDATE jobs SET status = 'pending' WHERE id = %s", [number + 3])
+    wanted = set(range(number + 1, 2 * number + 1)) - ({number + 3} if gap else set())
+    queue = database.queue()
+    assert (as_run(queue, sorted(wanted)) is None) is gap
+    others = f"id IN ({number}, {2 * number + 1}, {number + 3 if gap else 1})"
+    with database.server().session() as session, held(database, others):
+        own = session.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+        for limit in (number, max(2, number // 2)):
+            ids = act(database.server(), session, queue, "archive", limit)
+            assert len(ids) == min(limit, len(wanted))
+            assert set(ids) <= wanted
+            locks = locked_rows(database, own)
+            session.rollback()
+            assert {lock[:3] for lock in locks} == {("jobs", "PRIMARY", "X,REC_NOT_GAP")}
+            assert {int(lock[3]) for lock in locks} == set(ids)
+
+
+def test_ids_that_only_look_like_a_run_are_none(database: Database) -> None:
+    """First and last a run's length apart, but others between, twice the same, or no numbers: a list it is."""
+    init(database)
+    queue = database.queue()
+    for ids in ([4, 1, 9, 7], [1, 1, 3], [1, 3], [5], ["1", "2"], [True, 2], []):
+        assert as_run(queue, ids) is None
+    assert as_run(queue, [3, 1, 2]) == (1, 3, 3)
 
 
 @sizes
