@@ -91,7 +91,7 @@ def _move(connection: sa.Connection, guard: Guard, ids: list[Any], batch: Batch)
 
 def _not_there(connection: sa.Connection, queue: QueueTable, ids: list[Any], batch: Batch) -> list[Any]:
     """Refuse what the archive holds already: a trigger that ignores duplicates would let the row vanish."""
-    held = [id_ for id_, _ in connection.execute(st.twins(queue, ids))]
+    held = connection.execute(st.held(queue, ids)).scalars().all()
     batch.refused += [Refused(id_, f"{queue.archive.name} holds this id already; compare the two rows") for id_ in held]
     return sorted(set(ids) - set(held))
 

@@ -13,7 +13,7 @@ from qops.db import statement
 from qops.explain import explain
 from qops.statements import archive as st
 from qops.statements.common import delete_ids
-from qops.statements.walk import Walk, count_selected, next_keys
+from qops.statements.walk import Walk, count_selected, lock_rows, next_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qops.throttle import Throttle
 
 ROW_BOUND = 100_000
+UNDATED_BOUND = 10_000
 
 
 def make_plan(
@@ -37,6 +38,7 @@ def make_plan(
     """Return a result with a plan and nothing archived."""
     found = count_walks(connection, walks, partial(count_selected, queue), ROW_BOUND)
     rows = at_most(found, options.limit)
+    undated = count_undated(connection, queue, walks, options)
     plan = Plan(
         rows=rows,
         bytes=_bytes(connection, queue, least(rows)),
@@ -51,7 +53,14 @@ def make_plan(
         throttles=(*_brake(brake), *(_standing(throttle) for throttle in throttles)),
     )
     connection.rollback()
-    return Result(queue=queue.name, dry_run=True, plan=plan)
+    return Result(queue=queue.name, undated=undated, dry_run=True, plan=plan)
+
+
+def count_undated(connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], options: Options) -> Count:
+    """Count, up to a bound, the rows that stay because an age was asked for and they have no finish time."""
+    if options.older_than <= 0:
+        return 0
+    return count_walks(connection, walks, partial(st.count_undated, queue), UNDATED_BOUND)
 
 
 def _brake(brake: BrakeCheck) -> list[Standing]:
@@ -71,6 +80,8 @@ def _standing(throttle: Throttle) -> Standing:
 def _statements(queue: QueueTable, walk: Walk) -> list[Any]:
     """Return what a batch sends where nothing is in its way."""
     sample = [1, 3]
+    if queue.settings.archive_by == "trigger":
+        return [next_keys(queue, walk, None, 1000), lock_rows(queue, walk, sample), delete_ids(queue, sample)]
     return [
         next_keys(queue, walk, None, 1000),
         st.lock_and_copy(queue, walk, sample),

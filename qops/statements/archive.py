@@ -42,6 +42,12 @@ def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(queue.archive).where(by_ids(queue, ids, queue.archive))
 
 
+def held(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
+    """Return those of `ids` that the archive holds."""
+    joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
+    return by_primary_key(sa.select(queue.id).select_from(joined).where(by_ids(queue, ids)), queue.table)
+
+
 def fingerprint(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     """Sum up what the archive holds of `ids`, column by column, to see whether anything changes it meanwhile."""
     columns = [queue.archive.columns[name] for name in queue.copied]
