@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ALL_FOUR = "SELECT, INSERT, UPDATE, DELETE"
 COMMANDS: dict[str, tuple[str, ...]] = {
     "archive": ("archive", "--assume-no-children"),
+    "expire": ("expire", "--assume-no-children", "--older-than", "1d"),
+    "restore": ("restore", "--assume-no-children", "900001"),
     "requeue": ("requeue", "--expired"),
     "promote": ("promote",),
     "pause": ("pause", "--reason", "trying"),
@@ -26,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "health": ("health", "--fail-on", "never"),
 }
 PRIVILEGE_MISSING = 77
+MOVERS = {"archive", "expire", "restore"}
 
 
 @pytest.fixture
@@ -49,9 +52,14 @@ def privileges(database: Database) -> dict[str, Any]:
 
 def refused(database: Database, limited: Database) -> set[str]:
     """Return the commands that a privilege keeps from running, by running them all."""
+    database.execute("DELETE FROM jobs WHERE id IN (900001, 900002)")
     fill(database, 2, status="'running'", claimed_by="'w'", lease_until="NOW(6) - INTERVAL 1 SECOND")
     fill(database, 2, status="'done'", finished_at="NOW(6)")
     fill(database, 2, status="'scheduled'")
+    # One to restore and one to expire.
+    fill(database, 2, id="900000 + n", status="'done'", finished_at="NOW(6) - INTERVAL n - 1 WEEK")
+    database.execute("REPLACE INTO jobs_archive SELECT * FROM jobs WHERE id IN (900001, 900002)")
+    database.execute("DELETE FROM jobs WHERE id IN (900001, 900002)")
     codes = {name: run_here(*line, "--url", limited.url, "--quiet").code for name, line in COMMANDS.items()}
     assert set(codes.values()) <= {0, 1, PRIVILEGE_MISSING}, codes
     return {name for name, code in codes.items() if code == PRIVILEGE_MISSING}
@@ -124,7 +132,7 @@ def test_nothing_but_reading(queue: Database) -> None:
     """An account that may only read can look at the queue; for the rest the GRANTs are printed, and they help."""
     with account(queue, "SELECT ON {db}.*") as limited:
         result = compare(queue, limited)
-        assert reported(result) == {"archive", "requeue", "promote", "pause", "resume"}
+        assert reported(result) == {"archive", "expire", "restore", "requeue", "promote", "pause", "resume"}
         for line in result["remedy"].splitlines():
             assert line.startswith("GRANT ")
             queue.execute(line.removesuffix(";"))
@@ -141,18 +149,18 @@ def test_tables_and_columns(queue: Database) -> None:
         "INSERT, UPDATE ON {db}.qops_runs",
         "INSERT (status, payload) ON {db}.jobs",
     ) as limited:
-        assert reported(compare(queue, limited)) == {"archive"}
+        assert reported(compare(queue, limited)) == MOVERS
         queue.execute(f"REVOKE UPDATE (lease_until) ON jobs FROM '{limited.user}'@'%'")
         result = compare(queue, limited)
-        assert {"requeue", "archive"} == reported(result)
+        assert {"requeue", *MOVERS} == reported(result)
         assert "lease_until" in result["observed"]
 
 
 def test_no_privilege_on_the_archive(queue: Database) -> None:
-    """An account that may change jobs and not write the archive cannot archive, and all else."""
+    """An account that may change jobs and not write the archive cannot archive, expire and restore, and all else."""
     with account(queue, f"{ALL_FOUR} ON {{db}}.jobs", f"{ALL_FOUR} ON {{db}}.qops_runs") as limited:
         result = compare(queue, limited)
-        assert reported(result) == {"archive"}
+        assert reported(result) == MOVERS
         assert f"ON `{queue.name}`.`jobs_archive` TO" in result["remedy"]
 
 
@@ -163,7 +171,7 @@ def test_partial_revokes() -> None:
         with account(database, f"{ALL_FOUR} ON *.*") as limited:
             assert compare(database, limited)["status"] == "pass"
             database.execute(f"REVOKE DELETE ON `{database.name}`.* FROM '{limited.user}'@'%'")
-            assert reported(compare(database, limited)) == {"archive"}
+            assert reported(compare(database, limited)) == MOVERS
             database.execute(f"REVOKE UPDATE ON `{database.name}`.* FROM '{limited.user}'@'%'")
             assert {"requeue", "promote", "archive"} <= reported(compare(database, limited))
 

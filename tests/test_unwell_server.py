@@ -25,6 +25,8 @@ COMMANDS = [
     ("requeue", "--expired"),
     ("requeue", "1"),
     ("promote",),
+    ("expire",),
+    ("restore", "1"),
     ("pause",),
 ]
 

@@ -6,6 +6,7 @@ the server will say, however the privileges came about: roles, wildcards, column
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -79,7 +80,7 @@ class _Probe:
                     purpose=need.purpose,
                     refusal=refusal,
                     grant=grant(need, self.queue.settings, self.account, self.queue.schema),
-                    # archive --assume-no-children does without seeing every foreign key
+                    # archive, expire and restore --assume-no-children do without seeing every foreign key
                     optional=need.optional or need.on == "server",
                 )
 
@@ -101,7 +102,8 @@ class _Probe:
 
     def _attempts(self, command: str, need: Need) -> list[Callable[[], str | None]]:
         if need.on == "server":
-            return [self._process] if command != "archive" else [self._children]
+            parent = {"archive": self.queue.table, "expire": self.queue.archive, "restore": self.queue.archive}
+            return [partial(self._children, parent[command])] if command in parent else [self._process]
         if need.on.startswith("performance_schema"):
             return [self._sessions]
         return [lambda one=one: self._explain(one) for one in self._statements(command, need)]  # type: ignore[misc]
@@ -112,8 +114,8 @@ class _Probe:
     def _process(self) -> str | None:
         return "PROCESS is missing" if read_purge(self.connection, name_blocker=False).unknown else None
 
-    def _children(self) -> str | None:
-        complete = find_children(self.connection, self.queue.schema, self.queue.table.name).complete
+    def _children(self, parent: sa.Table) -> str | None:
+        complete = find_children(self.connection, self.queue.schema, parent.name).complete
         return None if complete else "foreign keys of other tables are not to be seen"
 
     def _sessions(self) -> None:
