@@ -11,6 +11,7 @@ TARGET_BYTES = 16_000_000  # of the first batch, as far as can be told; an event
 LEAST = 10  # rows: below, the transaction costs more than what it moves
 REST_FACTOR = 2.0  # rest twice as long as the last batch took: two thirds of the time belong to the workers
 MAX_REST_SECONDS = 1.0
+STRAINED_REST_SECONDS = 2.0  # more at the limit of a throttle, none below half of it: slowing down beats stopping
 
 
 class Pace:
@@ -35,10 +36,9 @@ class Pace:
         """Halve the batch: it met a lock or a deadlock, or the run had to wait for the server."""
         self._set(self.size // 2)
 
-    @property
-    def rest(self) -> float:
-        """Seconds to rest after the last batch."""
-        return min(MAX_REST_SECONDS, REST_FACTOR * self.seconds)
+    def rest(self, pressure: float) -> float:
+        """Return the seconds to rest after the last batch; `pressure` (0 to 1): how near a throttle is to its limit."""
+        return min(MAX_REST_SECONDS, REST_FACTOR * self.seconds) + STRAINED_REST_SECONDS * pressure
 
     def _set(self, size: int) -> None:
         self.size = min(self.most, max(LEAST, size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qops.pace import LEAST, MAX_REST_SECONDS, TARGET_BYTES, TARGET_SECONDS, Pace
+from qops.pace import LEAST, MAX_REST_SECONDS, STRAINED_REST_SECONDS, TARGET_BYTES, TARGET_SECONDS, Pace
 
 
 def test_a_batch_that_takes_too_long_shrinks_to_what_fits_and_grows_back_by_a_quarter() -> None:
@@ -50,8 +50,9 @@ def test_heavy_rows_begin_with_a_small_batch() -> None:
 def test_a_rest_is_twice_the_batch_and_never_longer_than_a_second() -> None:
     """The rest follows the length of the last batch, within its bound; before the first batch there is none."""
     pace = Pace(1000)
-    assert pace.rest == 0
+    assert pace.rest(0) == 0
     pace.took(0.1, 1000)
-    assert pace.rest == pytest.approx(0.2)
+    assert pace.rest(0) == pytest.approx(0.2)
+    assert pace.rest(0.5) == pytest.approx(0.2 + STRAINED_REST_SECONDS / 2)
     pace.took(10, 1000)
-    assert pace.rest == MAX_REST_SECONDS
+    assert pace.rest(0) == MAX_REST_SECONDS

@@ -14,7 +14,6 @@ from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
 from qops.brake import BrakeCheck, Paused
 from qops.clock import Stop, monotonic, sleep
-from qops.counting import Count
 from qops.ending import Ending, settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
@@ -28,12 +27,12 @@ from qops.throttle import Throttled, Waits, highest_pressure, hold
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qops.counting import Count
     from qops.db import Server
     from qops.events import Events
     from qops.queue_settings import QueueSettings
     from qops.throttle import Throttle
 
-STRAINED_PAUSE = 2.0  # seconds more at the limit of a throttle, none below half of it: slowing down beats stopping
 IDLE_MARGIN_SECONDS = 60
 MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
 
@@ -156,15 +155,7 @@ class Run:
         key: tuple[Any, ...] | None = None
         while True:
             try:
-                # The brake is asked first, also each time that a wait is over.
-                hold(
-                    (self.brake, *self.throttles),
-                    let_go=self.connection.rollback,
-                    max_wait=min(self.options.max_wait, self._time_left()),
-                    stop=self.stop,
-                    events=self.events,
-                    waited=self.waited,
-                )
+                self._hold()
             except Throttled:
                 if self._time_left() <= 0:
                     return "runtime"
@@ -180,6 +171,21 @@ class Run:
             if reason := self._why_stop():
                 return reason
             sleep(min(self._pause(), self._time_left()), self.stop)
+
+    def _hold(self) -> None:
+        """Wait until nothing speaks against the next batch, which is a small one then."""
+        before = self.waited.total
+        # The brake is asked first, also each time that a wait is over.
+        hold(
+            (self.brake, *self.throttles),
+            let_go=self.connection.rollback,
+            max_wait=min(self.options.max_wait, self._time_left()),
+            stop=self.stop,
+            events=self.events,
+            waited=self.waited,
+        )
+        if self.waited.total > before:
+            self.pace.suffer()
 
     def _why_stop(self) -> str | None:
         if self.stop.requested:
@@ -220,7 +226,7 @@ class Run:
     def _pause(self) -> float:
         if self.options.pause is not None:
             return self.options.pause
-        return self.pace.rest + STRAINED_PAUSE * highest_pressure(self.throttles)
+        return self.pace.rest(highest_pressure(self.throttles))
 
 
 def _summary(result: Result) -> dict[str, Any]:
