@@ -1,4 +1,4 @@
-"""The tests of concurrency and crashes for longer, over and over with new seeds: python -m dev.soak [--minutes N]."""
+"""The tests of concurrency, crashes and size at full length, over and over: python -m dev.soak [--minutes N]."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/test_concurrency.py", "tests/test_crash.py")
-FLEET_SECONDS, CRASH_ROUNDS = 60, 50  # of one turn
+TESTS = (
+    "tests/test_concurrency.py",
+    "tests/test_crash.py",
+    "tests/test_server_crash.py",
+    "tests/test_memory.py",
+    "tests/test_examined.py",
+)
+ONE_TURN = {
+    "QOPS_TEST_SECONDS": "60",  # of the fleet
+    "QOPS_TEST_ROUNDS": "50",  # of strikes at qops
+    "QOPS_TEST_KILLS": "100",  # of the server, of qops and of its connections, beside working workers
+    "QOPS_TEST_LARGE_ROWS": "1000",  # of 700 KB: 3 GB on disk for a while
+    "QOPS_TEST_PENDING": "1000000",  # jobs before the done ones, and as many after them
+}
 TIMEOUT_SECONDS = 1800  # of one test
 
 
@@ -27,11 +39,7 @@ def main(argv: list[str]) -> int:
     while True:
         seed = random.randrange(10**6) if seed is None else seed  # noqa: S311 - no secret
         print(f"turn with --seed {seed}", flush=True)
-        environment = os.environ | {
-            "QOPS_TEST_SEED": str(seed),
-            "QOPS_TEST_SECONDS": str(FLEET_SECONDS),
-            "QOPS_TEST_ROUNDS": str(CRASH_ROUNDS),
-        }
+        environment = os.environ | ONE_TURN | {"QOPS_TEST_SEED": str(seed)}
         command = [sys.executable, "-m", "pytest", "-q", "-s", "--timeout", str(TIMEOUT_SECONDS), *TESTS]
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         if code or time.monotonic() > until:

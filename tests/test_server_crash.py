@@ -47,7 +47,7 @@ RUNS = {
 }
 """What is killed, and where its document counts the rows that it changed."""
 MADE = {"archive": ("archive",), "requeue": ("requeue",), "expire": ("expire", "exhaust")}
-"""The same in the audit's words; nobody else makes these changes."""
+"""The same in the audit's words."""
 STATES = {"archive": "archived", "requeue": "failed", "expire": "running"}
 """The same in the words of `check_moves`."""
 UNKNOWN = re.compile(r"the last batch \((\d+) rows\) may or may not have been committed")
@@ -214,9 +214,17 @@ def strike(mortal: Mortal, chance: random.Random, ways: Sequence[str], names: Se
 
 
 def moved_by(database: Database, name: str, seq: int) -> int:
-    """Return how many changes of the kind that only the run `name` makes were committed after `seq`."""
-    rows = database.rows("SELECT * FROM changes WHERE seq > %s", [seq])
-    return sum(audit.Change(*row).kind in MADE[name] for row in rows)
+    """Return how many changes of the kind that only the run `name` makes were committed after `seq`.
+
+    A worker that moves its job to the archive may complete it first: then its deletion is not what a run did.
+    """
+    moved, completed = 0, set()
+    for row in database.rows("SELECT * FROM changes WHERE seq > %s ORDER BY seq", [seq]):
+        change = audit.Change(*row)
+        if change.kind == "complete":
+            completed.add((change.id, change.connection))
+        moved += change.kind in MADE[name] and (change.id, change.connection) not in completed
+    return moved
 
 
 def judge(database: Database, way: str, victim: Victim, ran: Ran, made: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.proxy import HEADER, Wire, broken_wire
 from tests.queues import fill, init
+from tests.workload import connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,19 +18,14 @@ if TYPE_CHECKING:
     from tests.conftest import Database, Ran
 
 BATCH, ROWS = 100, 230
-RIPE_SECONDS = 0.15
-"""The server shows the list of transactions as it was up to 100 ms ago, so two looks have to be further apart."""
-
 COMMANDS = {
     "archive": ("done", ("archive", "--pause", "0s")),
     "failed": ("failed", ("requeue", "--failed")),
     "expired": ("running", ("requeue", "--expired")),
     "promote": ("scheduled", ("promote",)),
 }
-OURS = (
-    "SELECT trx_rows_modified, trx_rows_locked FROM information_schema.innodb_trx JOIN performance_schema.threads "
-    "ON processlist_id = trx_mysql_thread_id WHERE processlist_db = %s AND trx_rows_modified > 0"
-)
+TRANSACTION = re.compile(r"(\d+) row lock\(s\)(?:, undo log entries (\d+))?\nMySQL thread id (\d+),")
+"""In the text of the InnoDB monitor, because information_schema.innodb_trx may show what was 100 ms ago or longer."""
 
 
 @dataclass
@@ -42,8 +38,9 @@ class Scales(Wire):
     def is_due(self, packet: bytes) -> bool:
         """Note rows modified and locked; never break."""
         if packet[HEADER:] == b"COMMIT" and self.database:
-            time.sleep(RIPE_SECONDS)
-            self.weighed += self.database.rows(OURS, [self.database.name])
+            monitor = self.database.rows("SHOW ENGINE INNODB STATUS")[0][2]
+            ours = connections(self.database)
+            self.weighed += [(int(u), int(n)) for n, u, id_ in TRANSACTION.findall(monitor) if u and int(id_) in ours]
         return False
 
 
