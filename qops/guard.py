@@ -18,8 +18,9 @@ from qops.errors import Misconfigured, PrivilegeMissing
 from qops.triggers import read_triggers, why_triggers_refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from qops.columns import ColumnFact
     from qops.db import Server
     from qops.queue import QueueTable
 
@@ -68,10 +69,7 @@ class Guard:
         shape = _shape(connection, self.queue)
         pair = _read_pair(connection, self.queue)
         if shape != self.shape or _problems_of_kind(self.queue, pair):
-            raise Misconfigured(
-                f"table {self.queue.table.name!r} or {self.queue.archive.name!r} was altered during the run, so the "
-                "batch was rolled back; run it again"
-            )
+            raise _altered(self.queue)
         _check_triggers(self.queue, pair, self.hidden)
         _check_children(self, connection)
         return replace(self, pair=pair)
@@ -92,6 +90,8 @@ def check_tables(
     """
     # Where one does not exist, or this account may not read all of it, the server's answer says so.
     shape = _shape(connection, queue)
+    if [column[0] for column in shape] != [*_in_order(queue.facts), *_in_order(queue.archive_facts)]:
+        raise _altered(queue)  # since the queue was loaded
     pair = _read_pair(connection, queue)
     problems = _problems_of_kind(queue, pair)
     if queue.id.name.lower() not in map(str.lower, queue.archive_facts):
@@ -176,13 +176,26 @@ def _shape(connection: sa.Connection, queue: QueueTable) -> Shape:
         hidden = (table.columns[name] for name, fact in facts.items() if "INVISIBLE" in fact.extra)
         columns += [sa.literal_column(f"{table.name}.*"), *hidden]
     # A join that can have no row: both are opened, and neither is read.
-    result = connection.execute(sa.select(*columns).select_from(tables[0].join(tables[1], sa.false())).limit(0))
+    query = sa.select(*columns).select_from(tables[0].join(tables[1], sa.false())).limit(0)
+    result = connection.execute(query.set_label_style(sa.LABEL_STYLE_NONE))
     shape: list[Any] = []
     if result.cursor:
         keys = (flags & KEY_FLAGS for flags in result.cursor.description_flags)
         shape = [(*column, key) for column, key in zip(result.cursor.description, keys, strict=True)]
     result.close()
     return tuple(shape)
+
+
+def _in_order(facts: Mapping[str, ColumnFact]) -> list[str]:
+    """Return names as `_shape` has them: the columns of `*`, then the invisible ones."""
+    return sorted(facts, key=lambda name: "INVISIBLE" in facts[name].extra)
+
+
+def _altered(queue: QueueTable) -> Misconfigured:
+    return Misconfigured(
+        f"table {queue.table.name!r} or {queue.archive.name!r} was altered during the run, so nothing more was moved; "
+        "run it again"
+    )
 
 
 def _check_children(guard: Guard, connection: sa.Connection) -> None:

@@ -295,6 +295,26 @@ def test_a_worker_compares_what_it_archives_where_triggers_act(queue: Database) 
     ]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE jobs ADD result INT DEFAULT 7, ADD note INT DEFAULT 8 INVISIBLE",
+        "ALTER TABLE jobs_archive MODIFY created_at TIMESTAMP(0) NOT NULL DEFAULT CURRENT_TIMESTAMP",
+    ],
+)
+def test_a_worker_notices_what_changed_before_its_first_archive(queue: Database, change: str) -> None:
+    """What a worker knows of the tables is as old as the worker: after a migration it archives nothing unlooked."""
+    with Worker(queue.server(), queue.queue(), "w") as worker:
+        worker.enqueue({})
+        (job,) = worker.claim_batch(1)
+        queue.execute(change)
+        with pytest.raises(Misconfigured, match="altered since this worker began"):
+            worker.complete(job, archive=True)
+        worker.complete(job)
+    assert counts(queue) == {"done": 13}
+    assert counts(queue, "jobs_archive") == {}
+
+
 # Two tables that differ
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from qops.clock import monotonic
+from qops.columns import describe_both
 from qops.db import (
     DRIVER_ERRORS,
     LOCK_TIMEOUT,
@@ -112,6 +113,13 @@ class Worker:
         Foreign keys that this account cannot see are taken not to be there: a worker has no business with PROCESS.
         """
         if self._archiving is None:
+            queue = self.queue
+            facts = describe_both(connection, queue.schema, queue.table.name, queue.archive.name)
+            if facts != (queue.facts, queue.archive_facts):
+                raise Misconfigured(
+                    f"table {queue.table.name!r} or {queue.archive.name!r} was altered since this worker began, so no "
+                    "job is moved; start it anew"
+                )
             self._archiving = check_tables(self.server, connection, self.queue, assume_no_children=True)
         return self._archiving
 
