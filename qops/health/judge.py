@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qops.db import quote_name
 from qops.health.depth import least
 from qops.health.measure import ARCHIVE_SUCCESS, METADATA_WAITS
 from qops.health.snapshot import Finding, Measured, Snapshot
@@ -150,7 +151,7 @@ def _size(measured: Measured) -> Iterator[Finding]:
             "notice",
             f"{free // _MEBIBYTE} MiB inside the table's file are free: InnoDB keeps the pages of deleted rows for new "
             "ones, so the file does not shrink. To give them back the table must be rebuilt, which takes time, disk "
-            "and a metadata lock; in a quiet hour: OPTIMIZE TABLE",
+            f"and a metadata lock; in a quiet hour: OPTIMIZE TABLE {quote_name(measured.table_name)};",
         )
 
 

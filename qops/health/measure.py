@@ -55,6 +55,7 @@ def measure(server: Server, settings: QueueSettings) -> Measured:
         return Measured(
             queue=queue.name,
             naming=settings.naming,
+            table_name=settings.table,
             taken_at=now.taken_at,
             table=table,
             purge=purge,

@@ -105,6 +105,7 @@ class Measured:
     brake: str | None
     unknown: tuple[Unknown, ...]
     naming: str = ""
+    table_name: str = "jobs"
 
     def command(self, words: str) -> str:
         """Return a command line to type for this queue; `naming` says which, where there are several."""
