@@ -33,8 +33,8 @@ lint: setup  ## check style, types and the direction of imports
 	$(VENV)/mypy
 	$(VENV)/lint-imports
 
-bench: setup  ## measure (TOPIC=indexes: one topic only)
-	@$(VENV)/python dev/bench.py $(TOPIC)
+bench: setup  ## measure (TOPIC=archive: one topic only; ARGS="--write docs/benchmarks.md")
+	@$(VENV)/python -m dev.bench $(ARGS) $(TOPIC)
 
 server: setup  ## start the throwaway MySQL server and print its URL
 	@$(VENV)/python -m dev.server start

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dev.benchmarks.control import Control
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dev.server import Server
 
 SCHEMA = "bench"
@@ -53,7 +54,7 @@ class Tables:
         self.url = f"{server.url}{SCHEMA}"
         self.control.run(f"CREATE DATABASE {SCHEMA}")
         self.control.run(f"CREATE DATABASE {_TEMPLATES}")
-        run_qops("init", url=self.url)
+        qops("init", url=self.url).run()
         self.control.run(f"USE {SCHEMA}")
         self.control.run(f"CREATE TABLE {_TEMPLATES}.jobs_archive LIKE jobs_archive")
 
@@ -86,23 +87,24 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Timed:
-    """Seconds from start to end of the whole process, and its own count of the run in it (None: it has none)."""
+class Program:
+    """A program to run as its own process."""
 
-    seconds: float
-    inside: float | None = None
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def run(self) -> str:
+        """Run it to its end and return its stdout. Raises RuntimeError unless that is a 0."""
+        done = subprocess.run(self.command, env=dict(self.environment), capture_output=True, text=True, check=False)
+        self.ended(done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    def ended(self, code: int, said: str) -> None:
+        """Raise RuntimeError with what it said unless it ended with 0."""
+        if code != 0:
+            raise RuntimeError(f"{' '.join(self.command)} ended with {code}: {said}")
 
 
-def run_qops(*arguments: str, url: str) -> tuple[Timed, Any]:
-    """Run qops as its own process; return how long it took and its JSON document.
-
-    Raises RuntimeError unless it ends with 0.
-    """
-    command = [sys.executable, "-m", "qops", *arguments, "--url", url, "--quiet", "--format", "json"]
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - started
-    if done.returncode != 0:
-        raise RuntimeError(f"qops {' '.join(arguments)} ended with {done.returncode}: {done.stdout} {done.stderr}")
-    document = json.loads(done.stdout)
-    return Timed(seconds, document.get("elapsed_seconds")), document
+def qops(*arguments: str, url: str) -> Program:
+    """Return qops as its own process, answering in JSON."""
+    return Program([sys.executable, "-m", "qops", *arguments, "--url", url, "--format", "json"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dev.benchmarks.archive_case import SCHEMA, Timed, run_qops
+from dev.benchmarks.archive_case import SCHEMA, Program, qops
 from dev.benchmarks.tables import connect
 from dev.server.toolkit import find_tool
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
     from dev.benchmarks.archive_case import Tables
     from dev.server import Server
-    from dev.server.toolkit import Tool
 
 BATCH = 1000
+BULK_MODE = ("--bulk-insert", "--bulk-delete")
 QOPS, ROW, BULK, PROCEDURE, GIANT = (
     "qops",
     "pt-archiver, row by row",
@@ -42,35 +43,47 @@ BEGIN
 END"""  # noqa: S608 - all written here
 
 
+@dataclass(frozen=True)
+class Timed:
+    """Seconds from start to end of the whole process, and its own count of the run in it (None: it has none)."""
+
+    seconds: float
+    inside: float | None = None
+
+
 def archivers(tables: Tables) -> Mapping[str, Callable[[], Timed]]:
     """Return every way by its name; each moves all done jobs of the schema's table to its archive."""
-    server, tool = tables.control.server, find_tool("pt-archiver")
+    server = tables.control.server
     tables.control.run(f"USE {SCHEMA}")
     tables.control.run(_PROCEDURE)
+    row, bulk = pt_archiver(server), pt_archiver(server, *BULK_MODE)
     done = "status = 'done'"
     return {
-        QOPS: lambda: run_qops("archive", "--pause", "0s", "--batch", str(BATCH), url=tables.url)[0],
-        ROW: lambda: _pt_archiver(tool, server),
-        BULK: lambda: _pt_archiver(tool, server, "--bulk-insert", "--bulk-delete"),
+        QOPS: lambda: _timed(qops("archive", "--pause", "0s", "--batch", str(BATCH), "--quiet", url=tables.url)),
+        ROW: lambda: _timed(row),
+        BULK: lambda: _timed(bulk),
         PROCEDURE: lambda: _in_server(server, f"CALL archive_all({BATCH})"),
         GIANT: lambda: _in_server(server, _COPY.format(done), _DELETE.format(done)),
     }
 
 
-def _pt_archiver(tool: Tool, server: Server, *mode: str) -> Timed:
-    """Run pt-archiver along the primary key, as it does where no index is named; it is its quickest on these tables."""
+def pt_archiver(server: Server, *mode: str) -> Program:
+    """Return pt-archiver along the primary key, as it goes where no index is named: its quickest on these tables."""
+    tool = find_tool("pt-archiver")
     place = f"h={server.host},P={server.port},u=root,D={SCHEMA},A=utf8mb4"
     command = [
         *tool.command,
         *("--source", f"{place},t=jobs", "--dest", f"{place},t=jobs_archive", "--where", "status = 'done'"),
         *("--limit", str(BATCH), "--commit-each", "--no-safe-auto-increment", "--no-check-charset", *mode),
     ]
+    return Program(command, tool.environment)
+
+
+def _timed(program: Program) -> Timed:
     started = time.monotonic()
-    done = subprocess.run(command, env=dict(tool.environment), capture_output=True, text=True, check=False)
+    said = program.run()
     seconds = time.monotonic() - started
-    if done.returncode != 0 or done.stderr:
-        raise RuntimeError(f"pt-archiver {' '.join(mode)} ended with {done.returncode}: {done.stderr}")
-    return Timed(seconds)
+    return Timed(seconds, json.loads(said)["elapsed_seconds"] if said else None)
 
 
 def _in_server(server: Server, *statements: str) -> Timed:

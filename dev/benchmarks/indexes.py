@@ -35,7 +35,7 @@ _SETTINGS: tuple[tuple[str, Work, bool, int], ...] = (
 )
 
 
-def run(*, quick: bool) -> Table:
+def run(*, quick: bool) -> list[Table]:
     """Return the rates relative to the guide's table, in each setting."""
     jobs, rounds = (5_000, 2) if quick else (100_000, 10)
     with private_server(SERVER_OPTIONS) as server, ProcessPoolExecutor(4) as pool:
@@ -46,7 +46,7 @@ def run(*, quick: bool) -> Table:
         notes = (setting(server), _NOTE.format(rounds=rounds, seconds=_SECONDS, pending=jobs, done=jobs // 2))
     columns = ("indexes beside `claim_idx`", *(name for name, *_ in _SETTINGS), "server CPU a job", "redo a job")
     rows = [_absolute(measured), *(_relative(variant, measured) for variant in VARIANTS)]
-    return Table("Indexes: enqueue, claim, complete", columns, rows, notes)
+    return [Table("Indexes: enqueue, claim, complete", columns, rows, notes)]
 
 
 _NOTE = (
