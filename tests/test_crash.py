@@ -9,15 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import MySQLdb
 import pytest
 
-from tests.conftest import Database, Ran, run_here, start_process
-from tests.queues import init
+from tests.conftest import Database, Ran, run_here, start_process, wait_until
+from tests.queues import fill, init
 from tests.workload import all_rows, check_moves, check_nothing_open, fill_all_states
 
 if TYPE_CHECKING:
@@ -181,6 +181,34 @@ def test_a_signal_while_modules_are_loaded_raises_nothing(tmp_path: Path, signum
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signum, "", "")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_run_at_once(queue: Database, signum: signal.Signals) -> None:
+    """While a batch waits for a lock, the first signal lets it be settled and the second ends the process: 128 + n.
+
+    The server undoes the batch; the entry in the ledger stays open.
+    """
+    fill(queue, 20, status="'done'", finished_at="NOW(6)")
+    before, _ = all_rows(queue)
+    with closing(queue.connect()) as other:
+        with other.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # which leaves the queue's row unlocked
+            cursor.execute("INSERT INTO jobs_archive SELECT * FROM jobs WHERE id = 7")
+        process = start_process("archive", "--format", "json", url=queue.url)
+        waiting = "SELECT 1 FROM performance_schema.data_lock_waits JOIN performance_schema.threads ON "
+        waiting += "thread_id = requesting_thread_id WHERE processlist_db = %s"
+        wait_until(lambda: queue.rows(waiting, [queue.name]), what="the wait for the archive's row")
+        process.send_signal(signum)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)  # less than the lock timeout
+        process.send_signal(signum)
+        out, err = process.communicate(timeout=2)
+        other.rollback()
+    assert (process.returncode, out) == (128 + signum, ""), err
+    check_nothing_open(queue)
+    assert all_rows(queue) == (before, {})
+    assert queue.rows("SELECT finished_at FROM qops_runs") == [(None,)]
 
 
 def check_round(
