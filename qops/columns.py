@@ -98,10 +98,9 @@ def describe_both(
     names = {"schema": schema, "table": table, "other": other}
     for found in connection.execute(statement("columns"), names).mappings():
         row = dict(found)
-        whose = row.pop("mine"), row.pop("others")
+        known = facts[row.pop("place") - 1]
         fact = ColumnFact(**row | {"nullable": row["nullable"] == "YES", "filled": bool(row["filled"])})
-        for known in (known for known, its in zip(facts, whose, strict=True) if its):
-            known[fact.name] = fact
+        known[fact.name] = fact
     return facts
 
 

@@ -89,9 +89,9 @@ def describe_indexes_of_both(
     found: tuple[dict[str, Index], dict[str, Index]] = ({}, {})
     for row in connection.execute(statement("indexes"), {"schema": schema, "table": table, "other": other}):
         part = IndexPart(row.column_name, row.direction == "D", row.prefix is not None)
-        for indexes in (each for each, its in zip(found, (row.mine, row.others), strict=True) if its):
-            known = indexes.get(row.name)
-            parts = (*known.parts, part) if known else (part,)
-            indexes[row.name] = Index(row.name, not row.non_unique, row.visible == "YES", parts)
+        indexes = found[row.place - 1]
+        known = indexes.get(row.name)
+        parts = (*known.parts, part) if known else (part,)
+        indexes[row.name] = Index(row.name, not row.non_unique, row.visible == "YES", parts)
     mine, theirs = (tuple(sorted(each.values(), key=lambda index: index.name != "PRIMARY")) for each in found)
     return mine, theirs

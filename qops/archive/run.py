@@ -12,17 +12,17 @@ from qops.archive.batch import Batch, move_batch
 from qops.archive.plan import count_undated, make_plan
 from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
-from qops.brake import BrakeCheck, Paused
-from qops.clock import Stop, monotonic, sleep
-from qops.ending import Ending, settle
+from qops.brake import BrakeCheck
+from qops.clock import Stop, monotonic
+from qops.ending import settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
 from qops.pace import Pace
 from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
 from qops.replica_throttle import watch_replicas
+from qops.rounds import Rounds, why_stopped
 from qops.statements.walk import Past, Walk, choose_walk
-from qops.throttle import Throttled, Waits, highest_pressure, hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,20 +97,25 @@ class Run:
         self.server, self.connection, self.guard = server, connection, guard
         self.queue = queue = guard.queue
         self.options, self.stop, self.events = options, stop, events
-        self.begun = monotonic()
-        self.archived = self.batches = self.locked = self.reconciled = self.retries = 0
+        self.archived = self.batches = self.locked = self.reconciled = 0
         self.refused: list[Refused] = []
         self.undated: Count = 0
-        self.reached = "done"
-        self.waited = Waits()
-        self.throttles = throttles
-        self.pace = Pace(options.batch, guard.row_bytes)
-        self.brake = BrakeCheck(connection, queue.settings, events)
-        self.transactions = Batches(server, connection, queue, stop)
+        self.reached: str | None = None
+        self.rounds = Rounds(
+            Batches(server, connection, queue, stop),
+            Pace(options.batch, guard.row_bytes),
+            BrakeCheck(connection, queue.settings, events),
+            throttles,
+            events,
+            options.max_wait,
+            options.pause,
+            math.inf if options.max_runtime is None else monotonic() + options.max_runtime,
+        )
 
     def result(self, walks: list[Walk]) -> Result:
         """Run to the end, whatever it is, and say what was done."""
         ending = settle(self.server, self.stop, lambda: self._through(walks))
+        waited = self.rounds.waited
         return Result(
             queue=self.queue.name,
             archived=self.archived,
@@ -119,11 +124,11 @@ class Run:
             reconciled=self.reconciled,
             undated=self.undated,
             refused=tuple(self.refused),
-            throttled_seconds=round(self.waited.total, 3),
-            throttles=waits(self.waited),
-            stopped_by=self._stopped_by(ending),
+            throttled_seconds=round(waited.total, 3),
+            throttles=waits(waited),
+            stopped_by=why_stopped(ending, self.reached),
             elapsed_seconds=ending.seconds,
-            retries=self.retries,
+            retries=self.rounds.retries,
             failure=ending.failure,
         )
 
@@ -132,16 +137,7 @@ class Run:
         self._outlive_pauses()
         self.undated = count_undated(self.connection, self.queue, walks, self.options)
         self.connection.rollback()
-        self.reached = next(filter(None, (self._along(walk) for walk in walks)), "done")
-
-    def _stopped_by(self, ending: Ending) -> str:
-        if ending.failure and ending.failure.kind == "signal":
-            return "signal"
-        if isinstance(ending.error, Paused):
-            return "paused"
-        if isinstance(ending.error, Throttled):
-            return "throttle"
-        return "error" if ending.error else self.reached
+        self.reached = next(filter(None, (self._along(walk) for walk in walks)), None)
 
     def _outlive_pauses(self) -> None:
         """Have the server keep this session through a pause that was asked for; it may end idle ones sooner."""
@@ -152,62 +148,15 @@ class Run:
 
     def _along(self, walk: Walk) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
-        key: tuple[Any, ...] | None = None
-        while True:
-            try:
-                self._hold()
-            except Throttled:
-                if self._time_left() <= 0:
-                    return "runtime"
-                raise
-            if reason := self._why_stop():
-                return reason
-            started = monotonic()
-            batch = self.transactions.run(walk, partial(self._move, walk, key), self._count, self._count_retry)
-            if batch.ended:
-                return None
-            key = batch.key
-            self.pace.took(monotonic() - started, batch.seen)
-            if reason := self._why_stop():
-                return reason
-            sleep(min(self._pause(), self._time_left()), self.stop)
+        return self.rounds.follow(walk, partial(self._move, walk), self._count, room=self._room)[1]
 
-    def _hold(self) -> None:
-        """Wait until nothing speaks against the next batch, which is a small one then."""
-        before = self.waited.total
-        # The brake is asked first, also each time that a wait is over.
-        hold(
-            (self.brake, *self.throttles),
-            let_go=self.connection.rollback,
-            max_wait=min(self.options.max_wait, self._time_left()),
-            stop=self.stop,
-            events=self.events,
-            waited=self.waited,
-        )
-        if self.waited.total > before:
-            self.pace.suffer()
+    def _move(self, walk: Walk, key: tuple[Any, ...] | None, size: int, connection: sa.Connection) -> Batch:
+        return move_batch(connection, self.guard, walk, key, size)
 
-    def _why_stop(self) -> str | None:
-        if self.stop.requested:
-            return "signal"
-        if self._next_size() == 0:
-            return "limit"
-        return "runtime" if self._time_left() <= 0 else None
-
-    def _time_left(self) -> float:
-        """Return the seconds that the run may still take."""
-        if self.options.max_runtime is None:
-            return math.inf
-        return self.options.max_runtime - (monotonic() - self.begun)
-
-    def _move(self, walk: Walk, key: tuple[Any, ...] | None, connection: sa.Connection) -> Batch:
-        return move_batch(connection, self.guard, walk, key, self._next_size())
-
-    def _next_size(self) -> int:
-        """Return the most rows that the next batch may take; 0 when the limit is reached."""
-        if self.options.limit is None:
-            return self.pace.size
-        return max(0, min(self.pace.size, self.options.limit - self.archived - self.reconciled))
+    def _room(self) -> float:
+        """Return how many jobs the run may still move."""
+        limit = math.inf if self.options.limit is None else self.options.limit
+        return limit - self.archived - self.reconciled
 
     def _count(self, batch: Batch) -> None:
         self.archived += batch.archived
@@ -217,16 +166,6 @@ class Run:
         if batch.moved:
             self.batches += 1
             self.events.progress(f"archived {self.archived} jobs in {self.batches} batches")
-
-    def _count_retry(self, code: int) -> None:
-        self.retries += 1
-        self.pace.suffer()
-        self.events.detail(f"the batch was rolled back by error {code} and is repeated")
-
-    def _pause(self) -> float:
-        if self.options.pause is not None:
-            return self.options.pause
-        return self.pace.rest(highest_pressure(self.throttles))
 
 
 def _summary(result: Result) -> dict[str, Any]:

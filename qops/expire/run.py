@@ -4,39 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
 from qops.archived import check_children, load_archive, view
 from qops.batches import Batches
-from qops.brake import BrakeCheck, Paused
-from qops.clock import Stop, monotonic, sleep
+from qops.brake import BrakeCheck
 from qops.db import NO_SUCH_TABLE, Server, errno
-from qops.ending import Ending, settle
+from qops.ending import settle
 from qops.expire.entries import SUCCESS, Entries, by_id
 from qops.expire.result import Batch, Options, Result
 from qops.expire.rows import ROLE, count_undated, expire_batch, is_indexed, plan, walk_by_age
 from qops.ledger import Ledger, last_run
+from qops.pace import Pace
 from qops.privileges import LEDGER_TABLE
 from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
 from qops.replica_throttle import watch_replicas
-from qops.throttle import Throttled, Waits, highest_pressure, hold
+from qops.rounds import Key, Rounds, why_stopped
+from qops.throttle import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import sqlalchemy as sa
 
+    from qops.clock import Stop
     from qops.events import Events
     from qops.queue_settings import QueueSettings
     from qops.statements.walk import Walk
     from qops.throttle import Throttle
-
-PAUSE_FACTOR = 2.0  # as the archiver: two thirds of the time belong to the workers
-MAX_PAUSE_SECONDS = 1.0
-STRAINED_PAUSE_SECONDS = 2.0  # more, at the limit of a throttle
 
 
 def expire(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -101,6 +97,7 @@ class _Run:
         limit, read_view = self.options.max_purge_lag, self.options.read_view
         purge = PurgeLagThrottle(self.connection, limit, self.events, read_view=read_view)
         self.throttles: tuple[Throttle, ...] = (purge, *self.replicas)
+        self.pace = Pace(self.options.batch)
         self.brake = BrakeCheck(self.connection, self.queue.settings, self.events)
 
     def choose(self, older_than: float) -> None:
@@ -141,7 +138,7 @@ class _Run:
         """Run to the end, whatever it is."""
         ending = settle(self.server, self.stop, self._through)
         self.result.failure, self.result.elapsed_seconds = ending.failure, ending.seconds
-        self.result.stopped_by = _stopped_by(ending)
+        self.result.stopped_by = why_stopped(ending, None)
         self.result.add_waits(self.waited)
         return self.result
 
@@ -150,12 +147,13 @@ class _Run:
             if is_indexed(self.archive, self.walk):
                 self.result.undated = count_undated(self.connection, self.archive, self.walk)
                 self.connection.rollback()
-            self._along(self.archive, self.walk, partial(self._expire, self.archive, self.walk), self._count)
+            work = partial(self._expire, self.archive, self.walk)
+            self._rounds(self.archive).follow(self.walk, work, self._count)
         if self.ledger and not self.stop.requested:
             self._through_ledger(self.ledger)
 
-    def _expire(self, archive: QueueTable, walk: Walk, key: tuple[Any, ...] | None, session: sa.Connection) -> Batch:
-        return expire_batch(session, archive, walk, key, self.options.batch, self._check)
+    def _expire(self, archive: QueueTable, walk: Walk, key: Key, size: int, session: sa.Connection) -> Batch:
+        return expire_batch(session, archive, walk, key, size, self._check)
 
     def _count(self, batch: Batch) -> None:
         self.result.add(batch)
@@ -167,49 +165,21 @@ class _Run:
         self.result.ledger_expired = 0
         entries = Entries(self.connection, ledger)
 
-        def batch(idle: bool, key: tuple[Any, ...] | None, _session: sa.Connection) -> Batch:  # noqa: FBT001
-            return entries.batch(idle=idle, after=key[0] if key else None, limit=self.options.batch)
+        def batch(idle: bool, key: Key, size: int, _session: sa.Connection) -> Batch:  # noqa: FBT001
+            return entries.batch(idle=idle, after=key[0] if key else None, limit=size)
 
-        self._along(ledger, by_id(ledger), partial(batch, False), self.result.add_entries)
-        seen = (self.result.ledger_seen,)
-        last = self._along(ledger, by_id(ledger), partial(batch, True), self.result.add_entries, seen)
+        rounds, count = self._rounds(ledger), self.result.add_entries
+        rounds.follow(by_id(ledger), partial(batch, False), count)
+        last, _ = rounds.follow(by_id(ledger), partial(batch, True), count, key=(self.result.ledger_seen,))
         self.result.ledger_seen = last[0] if last else 0
 
-    def _along(
-        self,
-        table: QueueTable,
-        walk: Walk,
-        work: Callable[[tuple[Any, ...] | None, sa.Connection], Batch],
-        count: Callable[[Batch], None],
-        key: tuple[Any, ...] | None = None,
-    ) -> tuple[Any, ...] | None:
-        """Do batch after batch from `key` on, until the walk or the run ends; return the key of the last one."""
-        batches = Batches(self.server, self.connection, table, self.stop)
-        while True:
-            hold(
-                (self.brake, *self.throttles),
-                let_go=self.connection.rollback,
-                max_wait=self.options.max_wait,
-                stop=self.stop,
-                events=self.events,
-                waited=self.waited,
-            )
-            if self.stop.requested:
-                return key
-            started = monotonic()
-            batch = batches.run(walk, partial(work, key), count)
-            key = batch.key or key
-            if batch.ended:
-                return key
-            rest = min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * (monotonic() - started))
-            sleep(rest + STRAINED_PAUSE_SECONDS * highest_pressure(self.throttles), self.stop)
-
-
-def _stopped_by(ending: Ending) -> str:
-    if ending.failure and ending.failure.kind == "signal":
-        return "signal"
-    if isinstance(ending.error, Paused):
-        return "paused"
-    if isinstance(ending.error, Throttled):
-        return "throttle"
-    return "error" if ending.error else "done"
+    def _rounds(self, table: QueueTable) -> Rounds:
+        return Rounds(
+            Batches(self.server, self.connection, table, self.stop),
+            self.pace,
+            self.brake,
+            self.throttles,
+            self.events,
+            self.options.max_wait,
+            waited=self.waited,
+        )

@@ -19,9 +19,11 @@ SELECT t.table_name AS name,
                      AND p.table_schema = t.table_schema
                      AND p.table_name = t.table_name
                      AND p.grantee = me.grantee) AS sure
-  FROM information_schema.tables AS t
+  FROM (SELECT 1 AS place, :table AS name UNION ALL SELECT 2, :archive) AS w
+  JOIN information_schema.tables AS t
+    ON t.table_schema = :schema
+   AND t.table_name = w.name
+   AND CASE w.place WHEN 1 THEN t.table_name = :table ELSE t.table_name = :archive END
   JOIN (SELECT CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")
             AS grantee) AS me
- WHERE t.table_schema = :schema
-   AND t.table_name IN (:table, :archive)
  ORDER BY t.table_name

@@ -1,0 +1,151 @@
+"""Batch after batch along a walk: what speaks against the next one is asked before it, and a rest comes after it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from qops.batches import Batches, Outcome
+from qops.brake import Paused
+from qops.clock import monotonic, sleep
+from qops.throttle import Throttled, Waits, highest_pressure, hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import sqlalchemy as sa
+
+    from qops.brake import BrakeCheck
+    from qops.ending import Ending
+    from qops.events import Events
+    from qops.pace import Pace
+    from qops.statements.walk import Walk
+    from qops.throttle import Throttle
+
+Key = tuple[Any, ...] | None
+
+
+class Round(Outcome, Protocol):
+    """What one batch did, and how the walk goes on."""
+
+    @property
+    def key(self) -> Key:
+        """Where it goes on; None: it did not come to any row."""
+
+    @property
+    def seen(self) -> int:
+        """Rows that it came to."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left after it."""
+
+
+R = TypeVar("R", bound=Round)
+
+
+@dataclass
+class Rounds:
+    """The rounds of one run. `pause` None rests as the pace says; `until` is when the run has to end, by monotonic().
+
+    `max_wait` is the longest wait for one throttle, in seconds. `waited` and `retries` count what came in between.
+    """
+
+    batches: Batches
+    pace: Pace
+    brake: BrakeCheck
+    throttles: Sequence[Throttle]
+    events: Events
+    max_wait: float
+    pause: float | None = None
+    until: float = math.inf
+    waited: Waits = field(default_factory=Waits)
+    retries: int = 0
+
+    def follow(
+        self,
+        walk: Walk,
+        work: Callable[[Key, int, sa.Connection], R],
+        count: Callable[[R], None],
+        *,
+        key: Key = None,
+        room: Callable[[], float] = lambda: math.inf,
+    ) -> tuple[Key, str | None]:
+        """Do `work(key, size, connection)` from `key` on, a transaction each, and `count` what it did.
+
+        Returns the last key and why the run stops, None where the walk was followed to its end. `room` says how many
+        rows the run may still take. Raises as the brake, the throttles and the batches do.
+        """
+        while True:
+            try:
+                self._hold()
+            except Throttled:
+                if self._left <= 0:
+                    return key, "runtime"
+                raise
+            if reason := self._why_stop(room):
+                return key, reason
+            started = monotonic()
+            batch = self.batches.run(walk, partial(self._sized, work, key, room), count, self._retry)
+            key = batch.key or key
+            if batch.ended:
+                return key, None
+            self.pace.took(monotonic() - started, batch.seen)
+            if reason := self._why_stop(room):
+                return key, reason
+            sleep(min(self._rest, self._left), self.batches.stop)
+
+    def _sized(
+        self, work: Callable[[Key, int, sa.Connection], R], key: Key, room: Callable[[], float], session: sa.Connection
+    ) -> R:
+        """Do the work in the size that is right now: it may be smaller at the second try."""
+        return work(key, int(min(self.pace.size, room())), session)
+
+    def _hold(self) -> None:
+        """Wait until nothing speaks against the next batch, which is a small one then."""
+        before = self.waited.total
+        # The brake is asked first, also each time that a wait is over.
+        hold(
+            (self.brake, *self.throttles),
+            let_go=self.batches.connection.rollback,
+            max_wait=min(self.max_wait, self._left),
+            stop=self.batches.stop,
+            events=self.events,
+            waited=self.waited,
+        )
+        if self.waited.total > before:
+            self.pace.suffer()
+
+    def _why_stop(self, room: Callable[[], float]) -> str | None:
+        if self.batches.stop.requested:
+            return "signal"
+        if room() <= 0:
+            return "limit"
+        return "runtime" if self._left <= 0 else None
+
+    @property
+    def _left(self) -> float:
+        """The seconds that the run may still take."""
+        return self.until - monotonic()
+
+    @property
+    def _rest(self) -> float:
+        return self.pace.rest(highest_pressure(self.throttles)) if self.pause is None else self.pause
+
+    def _retry(self, code: int) -> None:
+        self.retries += 1
+        self.pace.suffer()
+        self.events.detail(f"the batch was rolled back by error {code} and is repeated")
+
+
+def why_stopped(ending: Ending, reached: str | None) -> str:
+    """Return why a run stopped, in a word; `reached` is what its rounds said, None if they came to their end."""
+    if ending.failure and ending.failure.kind == "signal":
+        return "signal"
+    if isinstance(ending.error, Paused):
+        return "paused"
+    if isinstance(ending.error, Throttled):
+        return "throttle"
+    return "error" if ending.error else reached or "done"
