@@ -30,14 +30,14 @@ def install(database: Database) -> None:
         "at TIMESTAMP(6) NOT NULL, connection BIGINT NOT NULL, old_status VARCHAR(20), new_status VARCHAR(20), "
         "old_by VARCHAR(64), new_by VARCHAR(64), old_lease TIMESTAMP(6) NULL, new_lease TIMESTAMP(6) NULL, "
         "available_at TIMESTAMP(6) NULL, old_attempts INT, attempts INT, max_attempts INT, last_error TEXT, "
-        "finished_at TIMESTAMP(6) NULL)"
+        "finished_at TIMESTAMP(6) NULL, account VARCHAR(300) NOT NULL)"
     )
     values = ", ".join(f"NEW.{name.strip()}" for name in COLUMNS.split(","))
     database.execute(
         f"CREATE TRIGGER on_insert AFTER INSERT ON jobs FOR EACH ROW INSERT INTO inserted ({COLUMNS}) VALUES ({values})"
     )
     before, after = "OLD.status, NEW.status, OLD.claimed_by, NEW.claimed_by, OLD.lease_until, NEW.lease_until", "NEW"
-    tail = "{0}.available_at, OLD.attempts, {0}.attempts, {0}.max_attempts, {0}.last_error, {0}.finished_at"
+    tail = "{0}.available_at, OLD.attempts, {0}.attempts, {0}.max_attempts, {0}.last_error, {0}.finished_at, USER()"
     record = "INSERT INTO changes VALUES (NULL, OLD.id, NOW(6), CONNECTION_ID(), "
     database.execute(
         f"CREATE TRIGGER on_update AFTER UPDATE ON jobs FOR EACH ROW {record}{before}, {tail.format(after)})"
@@ -68,6 +68,7 @@ class Change:
     max_attempts: int
     last_error: str | None
     finished_at: Any
+    account: str
 
     @property
     def held(self) -> bool:

@@ -214,17 +214,9 @@ def strike(mortal: Mortal, chance: random.Random, ways: Sequence[str], names: Se
 
 
 def moved_by(database: Database, name: str, seq: int) -> int:
-    """Return how many changes of the kind that only the run `name` makes were committed after `seq`.
-
-    A worker that moves its job to the archive may complete it first: then its deletion is not what a run did.
-    """
-    moved, completed = 0, set()
-    for row in database.rows("SELECT * FROM changes WHERE seq > %s ORDER BY seq", [seq]):
-        change = audit.Change(*row)
-        if change.kind == "complete":
-            completed.add((change.id, change.connection))
-        moved += change.kind in MADE[name] and (change.id, change.connection) not in completed
-    return moved
+    """Return how many changes of the kind that the run `name` makes were committed after `seq`, workers' left out."""
+    rows = database.rows("SELECT * FROM changes WHERE seq > %s AND account LIKE 'ops@%%'", [seq])
+    return sum(audit.Change(*row).kind in MADE[name] for row in rows)
 
 
 def judge(database: Database, way: str, victim: Victim, ran: Ran, made: int) -> str:
