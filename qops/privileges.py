@@ -48,6 +48,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("SELECT, DELETE", "table", "lock finished jobs and delete what was copied"),
         Need("SELECT, INSERT", "archive", "copy jobs and compare what arrived"),
         Need("PROCESS", "server", "see every foreign key (or --assume-no-children) and purge lag"),
+        Need("TRIGGER", "table", "see its triggers (without that it compares every copy)", optional=True),
+        Need("TRIGGER", "archive", "see its triggers (without that it compares every copy)", optional=True),
         _LEDGER,
     ),
     "expire": (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from qops.batches import Batches, Outcome
 from qops.brake import Paused
 from qops.clock import monotonic, sleep
+from qops.errors import Misconfigured, PrivilegeMissing
 from qops.throttle import Throttled, Waits, highest_pressure, hold
 
 if TYPE_CHECKING:
@@ -148,4 +149,6 @@ def why_stopped(ending: Ending, reached: str | None) -> str:
         return "paused"
     if isinstance(ending.error, Throttled):
         return "throttle"
+    if isinstance(ending.error, Misconfigured | PrivilegeMissing):
+        return "refused"  # the tables, or what this account may see of them, have changed since the run began
     return "error" if ending.error else reached or "done"

@@ -225,7 +225,7 @@ def test_a_child_that_comes_during_the_run_stops_it(queue: Database) -> None:
     left = len(ids(queue))
     out, _ = process.communicate(timeout=60)
     document = json.loads(out)
-    assert (process.returncode, document["stopped_by"]) == (78, "error")
+    assert (process.returncode, document["stopped_by"]) == (78, "refused")
     assert len(ids(queue)) == 4000 - document["expired"] == left
 
 

@@ -309,7 +309,7 @@ def test_a_missing_privilege_is_named_with_a_grant_that_helps(pair: Pair, clean_
         pair.caught_up()
         name_replicas(clean_environment, one=f"mysql://{limited.user}:{limited.password}@127.0.0.1:{pair.server.port}/")
         ran = archive()
-        assert (ran.code, ran.json["archived"], ran.json["stopped_by"]) == (77, 0, "error")
+        assert (ran.code, ran.json["archived"], ran.json["stopped_by"]) == (77, 0, "refused")
         message = ran.json["error"]["message"]
         assert "replica 'one'" in message
         grants = [line for line in message.splitlines() if line.startswith("GRANT ")]

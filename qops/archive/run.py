@@ -148,7 +148,8 @@ class Run:
 
     def _along(self, walk: Walk) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
-        return self.rounds.follow(walk, partial(self._move, walk), self._count, room=self._room)[1]
+        _, reason = self.rounds.follow(walk, partial(self._move, walk), self._count, room=self._room)
+        return reason
 
     def _move(self, walk: Walk, key: tuple[Any, ...] | None, size: int, connection: sa.Connection) -> Batch:
         return move_batch(connection, self.guard, walk, key, size)

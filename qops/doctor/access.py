@@ -104,6 +104,8 @@ class _Probe:
         if need.on == "server":
             parent = {"archive": self.queue.table, "expire": self.queue.archive, "restore": self.queue.archive}
             return [partial(self._children, parent[command])] if command in parent else [self._process]
+        if need.privileges == "TRIGGER":
+            return [partial(self._triggers, need.on)]
         if need.on.startswith("performance_schema"):
             return [self._sessions]
         return [lambda one=one: self._explain(one) for one in self._statements(command, need)]  # type: ignore[misc]
@@ -117,6 +119,14 @@ class _Probe:
     def _children(self, parent: sa.Table) -> str | None:
         complete = find_children(self.connection, self.queue.schema, parent.name).complete
         return None if complete else "foreign keys of other tables are not to be seen"
+
+    def _triggers(self, on: str) -> str | None:
+        """Say that there may be triggers which this account cannot see."""
+        names = {"schema": self.queue.schema, "table": self.queue.table.name, "archive": self.queue.archive.name}
+        name = names[on].lower()
+        rows = self.connection.execute(statement("sees_triggers"), names)
+        unsure = any(row.name.lower() == name and not row.sure for row in rows)
+        return "TRIGGER is missing" if unsure else None
 
     def _sessions(self) -> None:
         query = statement("connections").bindparams(sa.bindparam("ids", expanding=True))
