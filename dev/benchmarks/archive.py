@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from dev.benchmarks import archive_rates, archive_slices, foreground
 from dev.benchmarks.archive_case import Case, Tables
-from dev.benchmarks.archivers import BATCH, BULK, QOPS, archivers
+from dev.benchmarks.archivers import BATCH, BULK, QOPS, ROW, archivers
 from dev.benchmarks.control import SERVER_OPTIONS
 from dev.benchmarks.measure import Table, setting, targets
 from dev.server import private_server
@@ -36,7 +36,7 @@ def run(*, quick: bool) -> list[Table]:
         for case in (dense, sparse, long, busy, nothing):
             tables.make(case)
         ways = archivers(tables)
-        idle = archive_rates.start_up(tables, nothing, {name: ways[name] for name in (QOPS, BULK)}, 5)
+        idle = archive_rates.start_up(tables, nothing, {name: ways[name] for name in (QOPS, ROW, BULK)}, 5)
         race = archive_rates.Race(tables, ways, rounds, idle)
         parts = (
             archive_rates.dense(race, dense),
