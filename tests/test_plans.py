@@ -252,6 +252,23 @@ def test_finished_jobs_above_many_pending_ones_are_found_at_once(database: Datab
         assert idle.statements <= 25
 
 
+def test_what_else_is_in_the_schema_costs_nothing(database: Database) -> None:
+    """A hundred more tables beside the queue do not make a run read more of the dictionary."""
+    init(database)
+    with account(database, "ALL ON {db}.*", "PROCESS ON *.*") as mine:
+        reads = []
+        for _ in range(2):
+            for command in ("archive", "expire"):
+                assert run_here(command, "--url", mine.url).code == 0
+            before = spent_by(database, mine.user)
+            for command in ("archive", "expire", "requeue --failed", "promote"):
+                assert run_here(*command.split(), "--url", mine.url).code == 0
+            reads.append((spent_by(database, mine.user) - before).reads)
+            for number in range(100):
+                database.execute(f"CREATE TABLE IF NOT EXISTS other_{number} (id INT PRIMARY KEY)")
+    assert reads[1] - reads[0] < 100
+
+
 @pytest.mark.parametrize(
     ("ddl", "toml", "insert"),
     [

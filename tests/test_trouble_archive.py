@@ -560,3 +560,22 @@ def test_a_dry_run_counts_states_as_the_run_does(
         assert (dry["plan"]["rows"], ran.json["archived"], ran.code) == (moved, moved, 1)
         assert (dry["undated"], ran.json["undated"]) == (1, 1)
         assert {id_ for (id_,) in database.rows("SELECT id FROM q")} >= {3, 4, 5}
+
+
+DOCUMENT = (
+    "WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 60000) "
+    "SELECT 'done', JSON_ARRAYAGG(n / 7e0), NOW(6) FROM s"
+)
+
+
+def test_json_whose_text_exceeds_a_packet_is_not_taken_for_identical() -> None:
+    """A document of 780 KB whose text has more than max_allowed_packet bytes, and another one under its id: refused."""
+    with private_server(options=["--max-allowed-packet=1M"]) as server, fresh_database(server) as database:
+        init(database)
+        database.execute("SET SESSION cte_max_recursion_depth = 100000")
+        database.execute(f"INSERT INTO jobs (status, payload, finished_at) {DOCUMENT}")
+        database.execute("INSERT INTO jobs_archive SELECT * FROM jobs")
+        database.execute("UPDATE jobs_archive SET payload = JSON_SET(payload, '$[0]', 'different')")
+        ran = run_process("archive", "--format", "json", url=database.url)
+        assert database.value("SELECT COUNT(*) FROM jobs") == 1, ran
+        assert (ran.code, ran.json["reconciled"], len(ran.json["refused"])) == (1, 0, 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids, by_primary_key, choose_rows
+from qops.statements.common import by_ids, by_primary_key, choose_rows, same_bytes
 from qops.statements.walk import Walk, force_index, selection
 
 if TYPE_CHECKING:
@@ -64,17 +64,10 @@ def twins(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     locked against change, so that none is gone before its twin is deleted.
     """
     pairs = [(queue.table.columns[name], queue.archive.columns[name]) for name in queue.copied]
-    same = sa.and_(*(_bytes(queue, mine).op("<=>")(_bytes(queue, theirs)) for mine, theirs in pairs))
+    same = sa.and_(*(same_bytes(mine, theirs, queue.facts[mine.name]) for mine, theirs in pairs))
     joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
     query = sa.select(queue.id, same.label("same")).select_from(joined).where(by_ids(queue, ids))
     return by_primary_key(query, queue.table).with_for_update(read=True, of=queue.archive)
-
-
-def _bytes(queue: QueueTable, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    fact = queue.facts[column.name]
-    if fact.data_type == "json":
-        return sa.cast(sa.cast(column, sa.CHAR), sa.LargeBinary)
-    return sa.cast(column, sa.LargeBinary) if fact.charset else column
 
 
 def count_undated(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:

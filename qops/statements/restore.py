@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import cleared, primary_hint
+from qops.statements.common import cleared, primary_hint, same_bytes
 
 if TYPE_CHECKING:
-    from qops.columns import ColumnFact
     from qops.queue import QueueTable
 
 
@@ -54,10 +53,7 @@ def unchanged(queue: QueueTable, archive: QueueTable, id_: Any) -> sa.Select[Any
     there = _columns(archive)
     pairs = [(queue.table.columns[name], there[name.lower()]) for name in kept(queue)]
     same = sa.and_(
-        *(
-            _as_bytes(mine, queue.facts[mine.name]).op("<=>")(_as_bytes(theirs, archive.facts[theirs.name]))
-            for mine, theirs in pairs
-        )
+        *(same_bytes(mine, theirs, queue.facts[mine.name], archive.facts[theirs.name]) for mine, theirs in pairs)
     )
     joined = queue.table.join(archive.table, queue.id == archive.id)
     pending = queue.columns["status"] == queue.value("pending")
@@ -71,10 +67,3 @@ def delete_archived(archive: QueueTable, id_: Any) -> sa.Delete:  # noqa: ANN401
 
 def _columns(table: QueueTable) -> dict[str, sa.Column[Any]]:
     return {column.name.lower(): column for column in table.table.columns}
-
-
-def _as_bytes(column: sa.Column[Any], fact: ColumnFact) -> sa.ColumnElement[Any]:
-    """Return a value to be compared byte by byte, because a collation calls different texts equal."""
-    if fact.data_type == "json":
-        return sa.cast(sa.cast(column, sa.CHAR), sa.LargeBinary)
-    return sa.cast(column, sa.LargeBinary) if fact.charset else column
