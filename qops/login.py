@@ -89,7 +89,9 @@ class Login:
                 "time_zone = '+00:00', "
                 "sql_mode = %s, lock_wait_timeout = %s, innodb_lock_wait_timeout = %s, "
                 # A server's defaults for these would cut what is read, refuse joins, or end the connection at COMMIT.
-                "sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = 'NO_CHAIN'",
+                "sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = 'NO_CHAIN', "
+                # Sizes of tables come from InnoDB, not from a cache of up to a day.
+                "information_schema_stats_expiry = 0",
                 (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS),
             )
             cursor.execute("SELECT CURRENT_USER(), DATABASE()")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from qops.archive.result import Options, Plan, Result, Standing
 from qops.brake import BrakeCheck, Paused
 from qops.counting import Count, at_most, count_walks, least
-from qops.db import statement
 from qops.explain import explain
 from qops.statements import archive as st
 from qops.statements.common import delete_ids
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from qops.guard import Guard
     from qops.queue import QueueTable
     from qops.throttle import Throttle
 
@@ -29,19 +29,20 @@ UNDATED_BOUND = 10_000
 
 def make_plan(
     connection: sa.Connection,
-    queue: QueueTable,
+    guard: Guard,
     walks: Sequence[Walk],
     options: Options,
     brake: BrakeCheck,
     throttles: Sequence[Throttle],
 ) -> Result:
     """Return a result with a plan and nothing archived."""
+    queue = guard.queue
     found = count_walks(connection, walks, partial(count_selected, queue), ROW_BOUND)
     rows = at_most(found, options.limit)
     undated = count_undated(connection, queue, walks, options)
     plan = Plan(
         rows=rows,
-        bytes=_bytes(connection, queue, least(rows)),
+        bytes=None if guard.row_bytes is None else guard.row_bytes * least(rows),
         oldest=_edge(connection, queue, walks, newest=False),
         newest=_edge(connection, queue, walks, newest=True),
         batches=_batches(rows, options.batch),
@@ -93,13 +94,6 @@ def _batches(rows: Count, batch: int) -> Count:
     if isinstance(rows, dict):
         return {"at_least": -(-rows["at_least"] // batch)}
     return -(-rows // batch)
-
-
-def _bytes(connection: sa.Connection, queue: QueueTable, rows: int) -> int | None:
-    """Estimate by the average row length, which the server may have cached for a day."""
-    names = {"schema": queue.schema, "table": queue.table.name}
-    row = connection.execute(statement("row_length"), names).first()
-    return None if row is None or row.bytes is None else int(row.bytes) * rows
 
 
 def _edge(connection: sa.Connection, queue: QueueTable, walks: Sequence[Walk], *, newest: bool) -> Any:  # noqa: ANN401

@@ -60,7 +60,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
         throttles: tuple[Throttle, ...] = (purge, *replicas)
         if options.dry_run:
             brake = BrakeCheck(connection, queue.settings, events)
-            return make_plan(connection, queue, walks, options, brake, throttles)
+            return make_plan(connection, guard, walks, options, brake, throttles)
         run = Run(server, connection, guard, options, stop, events, throttles=throttles)
         ledger = Ledger(server, connection, events)
         entry = ledger.open("archive", queue.name, {"state": options.state, "older_than_seconds": options.older_than})

@@ -153,7 +153,6 @@ class _Reader:
         """Return the table's size as it is now."""
 
         def read() -> Size:
-            self.connection.execute(statement("fresh_statistics"))
             names = {"schema": self.queue.schema, "table": self.queue.table.name}
             row = self.connection.execute(statement("table_size"), names).one()
             return Size(row.table_bytes, row.index_bytes, row.free_bytes)

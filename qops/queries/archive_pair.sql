@@ -1,4 +1,4 @@
--- What two tables are (type, engine, bytes of an average row, which the server may have cached for a day), and the
+-- What two tables are (type, engine, bytes of an average row by InnoDB's estimate), and the
 -- triggers that act on them, as JSON: [[name, timing, event, body], …] or NULL.
 -- The names are joined to, because `table_name IN (…)` makes the server look at every table of the schema.
 -- MySQL 8.0 and later. Needs any privilege on the tables; sees the triggers of those it has TRIGGER on.
