@@ -17,10 +17,11 @@ _NOTE = (
     "sync_binlog=1`, relaxed `2, 0`, both with a binary log of rows. Everybody works on the default tables of "
     "`qops init`, made anew before each run and left alone until purge and the writing of dirty pages are through; "
     f"batches of {BATCH}, no pause. pt-archiver is Debian's {{version}} with `--limit {BATCH} --commit-each`, in bulk "
-    "with `--bulk-insert --bulk-delete` as well, where it loses what changes between its SELECT and its DELETE. It goes "
-    "along the primary key: along an index that begins with the status its bulk mode fails on these tables (it compares the "
-    "ENUM as a number), and with `--no-ascend` it deleted rows that it had not copied. The stored procedure goes by "
-    "ranges of ids and is not safe against changes either; nor is one transaction, the limit, which nobody could use."
+    "with `--bulk-insert --bulk-delete` as well, where it loses what changes between its SELECT and its DELETE. It "
+    "goes along the primary key: along an index that begins with the status its bulk mode fails on these tables (it "
+    "compares the ENUM as a number), and with `--no-ascend` it deleted rows that it had not copied. The stored "
+    "procedure goes by ranges of ids and is not safe against changes either; nor is one transaction, the limit, which "
+    "nobody could use."
 )
 
 
