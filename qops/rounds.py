@@ -80,23 +80,34 @@ class Rounds:
         rows the run may still take. Raises as the brake, the throttles and the batches do.
         """
         while True:
-            try:
-                self._hold()
-            except Throttled:
-                if self._left <= 0:
-                    return key, "runtime"
-                raise
-            if reason := self._why_stop(room):
+            if reason := self.hold(room):
                 return key, reason
             started = monotonic()
-            batch = self.batches.run(walk, partial(self._sized, work, key, room), count, self._retry)
+            batch = self.batches.run(walk, partial(self._sized, work, key, room), count, self.count_retry)
             key = batch.key or key
             if batch.ended:
                 return key, None
-            self.pace.took(monotonic() - started, batch.seen)
-            if reason := self._why_stop(room):
+            if reason := self.rest(monotonic() - started, batch.seen, room):
                 return key, reason
-            sleep(min(self._rest, self._left), self.batches.stop)
+
+    def hold(self, room: Callable[[], float]) -> str | None:
+        """Wait until nothing speaks against the next batch; return why there is none, None to go on with it."""
+        try:
+            self._wait()
+        except Throttled:
+            if self._left <= 0:
+                return "runtime"
+            raise
+        return self._why_stop(room)
+
+    def rest(self, seconds: float, rows: int, room: Callable[[], float]) -> str | None:
+        """Rest after a batch of `rows` that took `seconds`; return why there is no other, None to go on."""
+        self.pace.took(seconds, rows)
+        if reason := self._why_stop(room):
+            return reason
+        pause = self.pace.rest(highest_pressure(self.throttles)) if self.pause is None else self.pause
+        sleep(min(pause, self._left), self.batches.stop)
+        return None
 
     def _sized(
         self, work: Callable[[Key, int, sa.Connection], R], key: Key, room: Callable[[], float], session: sa.Connection
@@ -104,7 +115,7 @@ class Rounds:
         """Do the work in the size that is right now: it may be smaller at the second try."""
         return work(key, int(min(self.pace.size, room())), session)
 
-    def _hold(self) -> None:
+    def _wait(self) -> None:
         """Wait until nothing speaks against the next batch, which is a small one then."""
         before = self.waited.total
         # The brake is asked first, also each time that a wait is over.
@@ -131,11 +142,8 @@ class Rounds:
         """The seconds that the run may still take."""
         return self.until - monotonic()
 
-    @property
-    def _rest(self) -> float:
-        return self.pace.rest(highest_pressure(self.throttles)) if self.pause is None else self.pause
-
-    def _retry(self, code: int) -> None:
+    def count_retry(self, code: int) -> None:
+        """Count a batch that is repeated, and make the next ones smaller."""
         self.retries += 1
         self.pace.suffer()
         self.events.detail(f"the batch was rolled back by error {code} and is repeated")

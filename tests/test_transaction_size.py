@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BATCH, ROWS = 100, 230
 COMMANDS = {
-    "archive": ("done", ("archive", "--pause", "0s")),
+    "archive": ("done", ("archive", "--pause", "1ms")),
     "failed": ("failed", ("requeue", "--failed")),
     "expired": ("running", ("requeue", "--expired")),
     "promote": ("scheduled", ("promote",)),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from qops.archive.result import Refused
 from qops.isolate import ROW_ERRORS, each_or_all, is_row_trouble, undo_row_trouble
 from qops.move import copy_and_delete, delete_copied, move_all
-from qops.pick import find, lock
+from qops.pick import Found, lock
 from qops.statements import archive as st
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import sqlalchemy as sa
 
     from qops.guard import Guard
@@ -22,21 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Batch:
-    """The outcome of one batch of at most `wanted` rows. `key` is where the walk continues."""
+    """The outcome of one batch; `ids` were locked."""
 
-    wanted: int = 0
-    key: tuple[Any, ...] | None = None
-    seen: int = 0
     archived: int = 0
     reconciled: int = 0
     locked: int = 0
     refused: list[Refused] = field(default_factory=list)
-    ids: list[Any] = field(default_factory=list)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing was left after it."""
-        return self.key is None or self.seen < self.wanted
+    ids: Sequence[Any] = ()
 
     @property
     def moved(self) -> list[Any]:
@@ -49,21 +43,18 @@ class Batch:
         self.refused.append(Refused(id_, reason))
 
 
-def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, after: tuple[Any, ...] | None, limit: int) -> Batch:
-    """Move up to `limit` rows that come after the key `after`; runs inside the caller's transaction.
+def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, ids: Sequence[Any]) -> Batch:
+    """Move the rows with these ascending ids, as far as they still meet the walk's predicate; one transaction.
 
     Raises Misconfigured when the three counts differ or the tables were altered meanwhile: the caller's transaction
     is then rolled back.
     """
-    found = find(connection, guard.queue, walk, after, limit)
-    if not found.ids:
-        return Batch()
     guard = guard.recheck(connection)
-    if move_all(connection, guard, walk, found.ids):
-        return Batch(limit, found.key, len(found.ids), archived=len(found.ids), ids=list(found.ids))
-    picked = lock(connection, guard.queue, walk, found)
-    batch = Batch(limit, found.key, len(found.ids), locked=picked.locked, ids=picked.ids)
-    _move(connection, guard, batch.ids, batch)
+    if move_all(connection, guard, walk, ids):
+        return Batch(archived=len(ids), ids=ids)
+    picked = lock(connection, guard.queue, walk, Found(ids))
+    batch = Batch(locked=picked.locked, ids=picked.ids)
+    _move(connection, guard, picked.ids, batch)
     return batch
 
 

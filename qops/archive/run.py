@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from qops.ahead import Place, look_ahead
 from qops.archive.batch import Batch, move_batch
+from qops.archive.lanes import Lanes
 from qops.archive.plan import count_undated, make_plan
 from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
     from qops.throttle import Throttle
 
+RESTLESS_LANES = 2  # connections at work where no rest is wanted: as many as one disk and two cores can use
 IDLE_MARGIN_SECONDS = 60
 MAX_WAIT_TIMEOUT = 31_536_000  # seconds: the variable's own limit
 
@@ -137,7 +140,8 @@ class Run:
         self._outlive_pauses()
         self.undated = count_undated(self.connection, self.queue, walks, self.options)
         self.connection.rollback()
-        self.reached = next(filter(None, (self._along(walk) for walk in walks)), None)
+        with Lanes(self.rounds.batches, RESTLESS_LANES if self.options.pause == 0 else 1) as lanes:
+            self.reached = next(filter(None, (self._along(lanes, walk) for walk in walks)), None)
 
     def _outlive_pauses(self) -> None:
         """Have the server keep this session through a pause that was asked for; it may end idle ones sooner."""
@@ -146,13 +150,31 @@ class Run:
             limit = sa.text("SET SESSION wait_timeout = CAST(GREATEST(@@wait_timeout, :seconds) AS SIGNED)")
             self.connection.execute(limit, {"seconds": seconds})
 
-    def _along(self, walk: Walk) -> str | None:
+    def _along(self, lanes: Lanes, walk: Walk) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
-        _, reason = self.rounds.follow(walk, partial(self._move, walk), self._count, room=self._room)
-        return reason
+        place = Place()
+        while True:
+            waited = self.rounds.waited.total
+            if reason := self.rounds.hold(self._room):
+                return reason
+            if self.rounds.waited.total > waited:
+                lanes.narrow()
+            started, room = monotonic(), self._room()
+            size = int(min(self.rounds.pace.size, room))
+            place = look_ahead(self.connection, self.queue, walk, place, size, room)
+            if not place.ids:
+                return None
+            ids = place.ids[: int(min(size * lanes.widen(-(-len(place.ids) // size)), room))]
+            works = [partial(self._move, walk, ids[at : at + size]) for at in range(0, len(ids), size)]
+            lanes.run(walk, works, self._count, self.rounds.count_retry)
+            place = place.behind(len(ids))
+            if place.done:
+                return None
+            if reason := self.rounds.rest(monotonic() - started, len(ids) // len(works), self._room):
+                return reason
 
-    def _move(self, walk: Walk, key: tuple[Any, ...] | None, size: int, connection: sa.Connection) -> Batch:
-        return move_batch(connection, self.guard, walk, key, size)
+    def _move(self, walk: Walk, ids: Sequence[Any], connection: sa.Connection) -> Batch:
+        return move_batch(connection, self.guard, walk, ids)
 
     def _room(self) -> float:
         """Return how many jobs the run may still move."""

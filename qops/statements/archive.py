@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.statements.common import by_ids, by_primary_key, choose_rows, same_bytes
+from qops.statements.common import by_ids, by_primary_key, choose_rows, free_rows, same_bytes
 from qops.statements.walk import Walk, force_index, selection
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def lock_and_copy(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Inser
 
     Which ones these were it does not tell, but how many: where it is all of them, they are known.
     """
-    rows = choose_rows(queue, _copied(queue).where(selection(queue, walk)), ids)
-    return _into_archive(queue, rows.with_for_update(skip_locked=True))
+    return _into_archive(queue, free_rows(queue, _copied(queue).where(selection(queue, walk)), ids))
 
 
 def _copied(queue: QueueTable) -> sa.Select[Any]:
