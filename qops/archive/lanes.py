@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sqlalchemy import exc
 
 from qops.db import REFUSED, errno
+from qops.errors import QopsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,19 +74,22 @@ class Lanes:
     ) -> None:
         """Do works at once, a batch each, no more than `widen` said; `count` and `on_retry` are never called at once.
 
-        Raises the first error when all have ended: those that went well are counted.
+        Raises the first error when all have ended, with what the others say: those that went well are counted.
         """
         counted, retried = partial(self._alone, count), partial(self._alone, on_retry)
         others = [
             self.pool.submit(lane.run, walk, work, counted, retried)
             for lane, work in zip(self.lanes[1:], works[1:], strict=False)
         ]
+        errors: list[BaseException] = []
         try:
             self.lanes[0].run(walk, works[0], counted, retried)
-        finally:
-            errors = [error for other in others if (error := other.exception())]
-        for error in errors:
-            raise error
+        except QopsError as error:
+            errors.append(error)
+        errors += [error for other in others if (error := other.exception())]
+        if errors:
+            errors[0].args = ("; and beside it: ".join(map(str, errors)),)
+            raise errors[0]
 
     def _alone(self, told: Callable[[T], None], what: T) -> None:
         with self.lock:

@@ -22,7 +22,9 @@ def archive(  # noqa: PLR0913 - one parameter an option
     older_than: Annotated[float | None, duration_option("finished at least this long ago  [default: 0s]")] = None,
     limit: Limit = None,
     max_runtime: Annotated[float | None, duration_option("stop after this time")] = None,
-    pause: Annotated[float | None, duration_option("rest between batches  [default: paces itself]")] = None,
+    pause: Annotated[
+        float | None, duration_option("rest between batches; 0s: none, and two connections  [default: paces itself]")
+    ] = None,
     max_purge_lag: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="wait above this many unpurged transactions  [default: 50000]"),
