@@ -43,13 +43,17 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of one run, one after the other on its connection, each tried up to `attempts` times."""
+    """The batches of one run, one after the other on its connection, each tried up to `attempts` times.
+
+    `asks_level`: the work asserts the isolation level itself.
+    """
 
     server: Server
     connection: sa.Connection
     queue: QueueTable
     stop: Stop
     attempts: int = ATTEMPTS
+    asks_level: bool = False
 
     def run(
         self,
@@ -71,7 +75,13 @@ class Batches:
 
         try:
             done = transact(
-                self.server, self.connection, noted, attempts=self.attempts, stop=self.stop, on_retry=on_retry
+                self.server,
+                self.connection,
+                noted,
+                attempts=self.attempts,
+                stop=self.stop,
+                on_retry=on_retry,
+                asks_level=self.asks_level,
             )
         except QopsError as error:
             ids = tried[-1].moved if tried and error.in_commit else ()

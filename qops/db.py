@@ -250,7 +250,7 @@ def _notice_loss(context: sa.ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def transact(
+def transact(  # noqa: PLR0913 - what a transaction may need
     server: Server,
     connection: sa.Connection,
     work: Callable[[sa.Connection], T],
@@ -258,22 +258,29 @@ def transact(
     attempts: int = 5,
     stop: Stop | None = None,
     on_retry: Callable[[int], None] | None = None,
+    asks_level: bool = False,
 ) -> T:
     """Run `work` in one READ COMMITTED transaction and commit it; return what it returned.
 
     Repeats and raises as `run_whole` does. A connection that was lost before is opened anew. The isolation level is
     asserted inside the transaction, because a proxy that multiplexes connections can lose session settings; such a
-    proxy stays with one server from START TRANSACTION on.
+    proxy stays with one server from START TRANSACTION on. Work that `asks_level` does so itself.
     """
 
     def asserted(session: sa.Connection) -> T:
         session.execute(sa.text("START TRANSACTION"))
-        level = session.execute(sa.text("SELECT @@transaction_isolation")).scalar_one()
-        require_read_committed(level)
+        if not asks_level:
+            require_read_committed(session.execute(sa.text("SELECT @@transaction_isolation")).scalar_one())
         return work(session)
 
     renew(connection)
     return run_whole(server, connection, asserted, attempts=attempts, stop=stop, on_retry=on_retry)
+
+
+def begin_anew(connection: sa.Connection) -> None:
+    """Undo what a transaction has done, and let go of its locks, before it goes on."""
+    connection.rollback()
+    connection.execute(sa.text("START TRANSACTION"))
 
 
 def renew(connection: sa.Connection) -> None:

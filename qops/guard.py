@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.children import find_children
-from qops.db import statement
+from qops.db import require_read_committed, statement
 from qops.differences import Difference, add_key, alters, find_differences, forbid_null
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.triggers import read_triggers, why_triggers_refuse
@@ -61,13 +61,15 @@ class Guard:
         return (text,)
 
     def recheck(self, connection: sa.Connection) -> Guard:
-        """Return the guard as the tables are now; called in a transaction that holds the metadata locks of both.
+        """Return the guard as the tables are now; called at the head of a transaction, whose locks then keep them so.
 
-        Raises Misconfigured where they have changed since in what rows rest on. A trigger that is new only makes
-        the copies to be compared.
+        Raises Misconfigured where they have changed since in what rows rest on, or where the session is not at READ
+        COMMITTED. A trigger that is new only makes the copies to be compared.
         """
         shape = _shape(connection, self.queue)
         pair = _read_pair(connection, self.queue)
+        for row in pair:
+            require_read_committed(row.isolation)
         if shape != self.shape or _problems_of_kind(self.queue, pair):
             raise _altered(self.queue)
         _check_triggers(self.queue, pair, self.hidden)

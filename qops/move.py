@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from qops.db import begin_anew
 from qops.errors import Misconfigured
-from qops.isolate import ROW_ERRORS, Unequal, is_row_trouble, undo_row_trouble
+from qops.isolate import ROW_ERRORS, Unequal, is_row_trouble
 from qops.statements import archive as st
 from qops.statements.common import delete_ids
 
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 def move_all(connection: sa.Connection, guard: Guard, walk: Walk, ids: Sequence[Any]) -> bool:
     """Lock and copy `ids` in one statement and delete them, if they are all free and as they were, and none objects.
 
-    Otherwise nothing is changed and the answer is False: then each has to be looked at. The same goes where copies
-    have to be compared, or are not ours to make.
+    Otherwise the transaction is begun anew and the answer is False: then each has to be looked at. The same goes where
+    copies have to be compared, or are not ours to make.
     """
     if guard.verify or guard.queue.settings.archive_by == "trigger":
         return False
     try:
-        with undo_row_trouble(connection):
-            arrived = connection.execute(st.lock_and_copy(guard.queue, walk, ids)).rowcount
-            if arrived < len(ids):
-                raise Unequal(f"{arrived} of {len(ids)} rows could be locked", "it is held or has changed")
-            delete_copied(connection, guard, ids, arrived)
+        arrived = connection.execute(st.lock_and_copy(guard.queue, walk, ids)).rowcount
+        if arrived < len(ids):
+            raise Unequal(f"{arrived} of {len(ids)} rows could be locked", "it is held or has changed")
+        delete_copied(connection, guard, ids, arrived)
     except ROW_ERRORS as error:
         if not is_row_trouble(error):
             raise
+        begin_anew(connection)
         return False
     return True
 

@@ -84,8 +84,8 @@ class Lanes:
         errors: list[BaseException] = []
         try:
             self.lanes[0].run(walk, works[0], counted, retried)
-        except QopsError as error:
-            errors.append(error)
+        except QopsError as failed:
+            errors.append(failed)
         errors += [error for other in others if (error := other.exception())]
         if errors:
             errors[0].args = ("; and beside it: ".join(map(str, errors)),)

@@ -105,7 +105,7 @@ class Run:
         self.undated: Count = 0
         self.reached: str | None = None
         self.rounds = Rounds(
-            Batches(server, connection, queue, stop),
+            Batches(server, connection, queue, stop, asks_level=True),
             Pace(options.batch, guard.row_bytes),
             BrakeCheck(connection, queue.settings, events),
             throttles,

@@ -1,8 +1,10 @@
 -- What two tables are (type, engine, bytes of an average row by InnoDB's estimate), and the
--- triggers that act on them, as JSON: [[name, timing, event, body], …] or NULL.
+-- triggers that act on them, as JSON: [[name, timing, event, body], …] or NULL; with each the session's isolation level,
+-- because this is asked at the head of every transaction that moves jobs.
 -- The names are joined to, because `table_name IN (…)` makes the server look at every table of the schema.
 -- MySQL 8.0 and later. Needs any privilege on the tables; sees the triggers of those it has TRIGGER on.
-SELECT t.table_name AS name,
+SELECT @@transaction_isolation AS isolation,
+       t.table_name AS name,
        t.table_type AS kind,
        t.engine AS engine,
        t.avg_row_length AS row_bytes,
