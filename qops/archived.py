@@ -1,25 +1,19 @@
 """Another table of the queue's schema, its archive above all, seen as a table of jobs: roles, facts, indexes.
 
-What finds, locks and settles rows of the queue then does the same there. Before archived rows are deleted: whether
-something else goes with them.
+What finds, locks and settles rows of the queue then does the same there.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from qops.children import find_children
 from qops.columns import INTEGERS, bare_table, describe
 from qops.db import quote_name, statement
-from qops.errors import Misconfigured, PrivilegeMissing
+from qops.errors import Misconfigured
 from qops.indexes import describe_indexes
 from qops.queue import ROLE_TYPES, QueueTable
-
-if TYPE_CHECKING:
-    from qops.db import Server
 
 
 def view(connection: sa.Connection, queue: QueueTable, table: str) -> QueueTable:
@@ -84,34 +78,3 @@ def _identity(queue: QueueTable, archive: QueueTable) -> list[str]:
     if (mine.data_type in INTEGERS) != (theirs.data_type in INTEGERS):
         return [f"its column {theirs.name!r} is {theirs.column_type}, and {mine.column_type} in the queue"]
     return []
-
-
-def check_children(
-    server: Server,
-    connection: sa.Connection,
-    archive: QueueTable,
-    command: str,
-    *,
-    allow_cascade: bool | None = None,
-    assume_no_children: bool = False,
-) -> None:
-    """Refuse where deleting archived rows would delete or change rows of other tables, or might without being seen to.
-
-    `allow_cascade` None: `command` has no such option. Raises Misconfigured, or PrivilegeMissing where this account
-    cannot see all foreign keys.
-    """
-    children = find_children(connection, archive.schema, archive.table.name)
-    touched = [str(child) for child in children.found if child.changes_rows]
-    if touched and not allow_cascade:
-        wanted = archive.settings.command(f"{command} --allow-cascade")
-        raise Misconfigured(
-            f"deleting rows of {archive.table.name!r} would delete or change rows of {'; '.join(touched)}; nothing "
-            "was deleted; " + ("change the constraint first" if allow_cascade is None else f"if it is wanted: {wanted}")
-        )
-    if not children.complete and not assume_no_children:
-        message = (
-            f"this account cannot see whether foreign keys refer to {archive.table.name!r}, and a DELETE could "
-            f"cascade; grant PROCESS, or say that there are none: "
-            f"{archive.settings.command(f'{command} --assume-no-children')}"
-        )
-        raise PrivilegeMissing(server.with_grants(message))

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exc
 
 from qops.db import DENIED, errno, statement
+from qops.errors import Misconfigured, PrivilegeMissing
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+    from qops.db import Server
+    from qops.queue import QueueTable
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,38 @@ def find_children(connection: sa.Connection, schema: str, table: str) -> Childre
             raise
     everything = bool(connection.execute(statement("sees_everything")).scalar())
     return Children(_read(connection, "children_visible", names), everything)
+
+
+def check_children(
+    server: Server,
+    connection: sa.Connection,
+    queue: QueueTable,
+    command: str,
+    *,
+    allow_cascade: bool | None = None,
+    assume_no_children: bool = False,
+) -> None:
+    """Refuse where deleting rows of a table would delete or change rows of others, or might without being seen to.
+
+    `allow_cascade` None: `command` has no such option. Raises Misconfigured, or PrivilegeMissing where this account
+    cannot see all foreign keys.
+    """
+    children = find_children(connection, queue.schema, queue.table.name)
+    touched = [str(child) for child in children.found if child.changes_rows]
+    if touched and not allow_cascade:
+        wanted = queue.settings.command(f"{command} --allow-cascade")
+        raise Misconfigured(
+            f"deleting rows of {queue.table.name!r} would delete or change rows of {'; '.join(touched)}, which are not "
+            "archived; nothing was changed; "
+            + ("change the constraint first" if allow_cascade is None else f"if that is wanted: {wanted}")
+        )
+    if not children.complete and not assume_no_children:
+        message = (
+            f"this account cannot see whether foreign keys refer to {queue.table.name!r}, and a DELETE could cascade; "
+            "grant PROCESS, or say that there are none: "
+            f"{queue.settings.command(f'{command} --assume-no-children')}"
+        )
+        raise PrivilegeMissing(server.with_grants(message))
 
 
 def _read(connection: sa.Connection, query: str, names: dict[str, str]) -> tuple[Child, ...]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from qops.children import find_children
+from qops.children import check_children
 from qops.db import require_read_committed, statement
 from qops.differences import Difference, add_key, alters, find_differences, forbid_null
-from qops.errors import Misconfigured, PrivilegeMissing
+from qops.errors import Misconfigured
 from qops.triggers import read_triggers, why_triggers_refuse
 
 if TYPE_CHECKING:
@@ -201,20 +201,5 @@ def _altered(queue: QueueTable) -> Misconfigured:
 
 
 def _check_children(guard: Guard, connection: sa.Connection) -> None:
-    """Refuse where deletes would delete or change rows of other tables, or might without being seen to."""
-    queue = guard.queue
-    children = find_children(connection, queue.schema, queue.table.name)
-    touched = [str(child) for child in children.found if child.changes_rows]
-    if touched and not guard.allow_cascade:
-        raise Misconfigured(
-            f"deleting rows of {queue.table.name!r} would delete or change rows of {'; '.join(touched)}, which are "
-            "not archived; nothing was moved; if that is wanted: "
-            f"{queue.settings.command('archive --allow-cascade')}"
-        )
-    if not children.complete and not guard.assume_no_children:
-        message = (
-            f"this account cannot see whether foreign keys refer to {queue.table.name!r}, and a DELETE could cascade; "
-            "grant PROCESS, or say that there are none: "
-            f"{queue.settings.command('archive --assume-no-children')}"
-        )
-        raise PrivilegeMissing(guard.server.with_grants(message))
+    options = {"allow_cascade": guard.allow_cascade, "assume_no_children": guard.assume_no_children}
+    check_children(guard.server, connection, guard.queue, "archive", **options)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exc
 
-from qops.archived import check_children, load_archive
+from qops.archived import load_archive
 from qops.batches import Batches
 from qops.brake import BrakeCheck
+from qops.children import check_children
 from qops.columns import require_whole
 from qops.db import LOCK_TIMEOUT, NO_SUCH_OBJECT, NOWAIT, Server, errno, prose
 from qops.ending import settle

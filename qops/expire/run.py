@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
-from qops.archived import check_children, load_archive, view
+from qops.archived import load_archive, view
 from qops.batches import Batches
 from qops.brake import BrakeCheck
+from qops.children import check_children
 from qops.db import NO_SUCH_TABLE, Server, errno
 from qops.ending import settle
 from qops.expire.entries import SUCCESS, Entries, by_id
