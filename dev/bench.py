@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dev.benchmarks.measure import Table
 
-TOPICS = ("archive", "indexes", "plans")
+TOPICS = ("archive", "feed", "indexes", "plans")
 
 
 def main(argv: list[str]) -> int:

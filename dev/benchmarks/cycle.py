@@ -27,7 +27,7 @@ SELECT %s, i MOD 10, JSON_OBJECT('job', i, 'text', REPEAT('x', 100)) FROM n"""
 _ENQUEUE = "INSERT INTO jobs (priority, payload) VALUES (%s, %s)"
 _PAYLOAD = '{"job": 1, "text": "' + 100 * "x" + '"}'
 _PURGE_SECONDS = 1.0
-_LEAD_SECONDS = 0.05
+_LEAD_SECONDS = 0.05  # to connect
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,11 @@ def median_slice(slices: Sequence[Slice]) -> Slice:
     return Slice(rate, cpu, redo)
 
 
-def claim_and_complete(server: Server, variant: Variant, start: float, end: float) -> int:
-    """Claim and complete jobs one by one from `start` to `end` (monotonic seconds); return how many, one at least."""
+def claim_and_complete(server: Server, variant: Variant, start: float, end: float, *, after: Sequence[str] = ()) -> int:
+    """Claim and complete jobs one by one from `start` to `end` (monotonic seconds); return how many, one at least.
+
+    `after` are further statements for the job's id in the transaction that completes it.
+    """
     connection = connect(server, variant.name)
     cursor, worker = connection.cursor(), f"worker-{os.getpid()}"
     select, update = variant.claim
@@ -64,6 +67,8 @@ def claim_and_complete(server: Server, variant: Variant, start: float, end: floa
         connection.commit()
         cursor.execute(variant.complete, (job, worker))
         jobs += cursor.rowcount
+        for statement in after:
+            cursor.execute(statement, (job,))
         connection.commit()
     connection.close()
     return jobs
@@ -89,30 +94,34 @@ class Bench:
     def __init__(self, server: Server, pool: ProcessPoolExecutor, jobs: int) -> None:
         """Take a server started with SERVER_OPTIONS; every table will start with `jobs` pending ones."""
         self._server, self._pool, self._jobs = server, pool, jobs
-        self._control = Control(server)
+        self.control = Control(server)
 
     def create(self, variant: Variant) -> None:
         """Create the variant's table with its pending jobs and half as many done ones."""
-        create(self._control.cursor, variant)
-        self._control.run(_FILL, self._jobs // 2, "done")
-        self._control.run(_FILL, self._jobs, "pending")
-        self._control.run("ANALYZE TABLE jobs")
+        create(self.control.cursor, variant)
+        self.fill(variant)
 
-    def durable(self, *, on: bool) -> None:
-        """As `Control.durable`."""
-        self._control.durable(on=on)
+    def fill(self, variant: Variant) -> None:
+        """Fill the variant's table, which is there."""
+        self.control.run(f"USE `{variant.name}`")
+        self.control.run(_FILL, self._jobs // 2, "done")
+        self.control.run(_FILL, self._jobs, "pending")
+        self.control.run("ANALYZE TABLE jobs")
 
-    def slice(self, work: Work, variant: Variant, workers: int, seconds: float) -> Slice:
-        """Let the workers work for so long, after the purge of all that was before."""
-        control = self._control
+    def slice(
+        self, work: Work, variant: Variant, workers: int, seconds: float, *, lead: float = _LEAD_SECONDS
+    ) -> Slice:
+        """Let the workers work for so long, after the purge of all that was before; they have `lead` to get ready."""
+        control = self.control
         control.purged(_PURGE_SECONDS)
-        cpu, redo = control.cpu(), control.redo()
-        start = time.monotonic() + _LEAD_SECONDS
+        start = time.monotonic() + lead
         futures = [self._pool.submit(work, self._server, variant, start, start + seconds) for _ in range(workers)]
+        time.sleep(max(0.0, start - time.monotonic()))
+        cpu, redo = control.cpu(), control.redo()
         jobs = sum(future.result() for future in futures)
         control.purged(_PURGE_SECONDS)
         result = Slice(jobs / seconds, (control.cpu() - cpu) / jobs, (control.redo() - redo) / jobs)
-        if work is claim_and_complete:
+        if work is not enqueue:
             control.run(f"USE `{variant.name}`")
             control.run(_FILL, jobs, "pending")
         return result

@@ -88,12 +88,15 @@ BOTH = "(status, finished_at, available_at)"
 
 GUIDE = Variant("guide", table=_GUIDE_TABLE, claim=_GUIDE_CLAIM, complete=_GUIDE_COMPLETE)
 CLAIM_ONLY = Variant("claim_idx")
+DEFAULT = Variant("lease_available_finished", (_LEASE, _AVAILABLE, _FINISHED))
+"""What `qops init` creates."""
+
 VARIANTS = (
     CLAIM_ONLY,
     Variant("lease", (_LEASE,)),
     Variant("both", (BOTH,)),
     Variant("lease_both", (_LEASE, BOTH)),
-    Variant("lease_available_finished", (_LEASE, _AVAILABLE, _FINISHED)),
+    DEFAULT,
     Variant("bare_lease_both", ("(lease_until)", BOTH)),
     Variant("bare_lease_available_finished", ("(lease_until)", _AVAILABLE, _FINISHED)),
     Variant("bare_lease_available_bare_finished", ("(lease_until)", _AVAILABLE, "(finished_at)")),
