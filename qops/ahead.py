@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qops.queue import QueueTable
     from qops.statements.walk import Walk
 
-BATCHES = 10  # read at once; at a batch a second what was read is at most some seconds old
+BATCHES = 10  # read at once
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,13 @@ class Place:
 
 
 def look_ahead(connection: sa.Connection, queue: QueueTable, walk: Walk, place: Place, size: int, room: float) -> Place:
-    """Return `place` with ids to come to, reading the next of them where there are none.
+    """Return the place with the next ids to come to, where there are none left.
 
     Reads for ten batches of `size`, but for no more than `room` rows; along the primary key, where the ids are in their
     order already and rows of other states lie between them, for one batch.
     """
-    if place.ids or place.ended:
-        return place
     batches = 1 if len(walk.steps) == 1 else BATCHES
-    limit = max(size, int(min(batches * size, room)))
+    limit = int(min(batches * size, room))
     keys = connection.execute(next_keys(queue, walk, place.key, limit)).all()
     key = tuple(keys[-1]) if keys else place.key
     return Place(key, sorted(row[-1] for row in keys), ended=len(keys) < limit)

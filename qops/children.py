@@ -82,8 +82,8 @@ def check_children(
     if touched and not allow_cascade:
         wanted = queue.settings.command(f"{command} --allow-cascade")
         raise Misconfigured(
-            f"deleting rows of {queue.table.name!r} would delete or change rows of {'; '.join(touched)}, which are not "
-            "archived; nothing was changed; "
+            f"deleting rows of {queue.table.name!r} would delete or change rows of {'; '.join(touched)}, and no "
+            "more was deleted; "
             + ("change the constraint first" if allow_cascade is None else f"if that is wanted: {wanted}")
         )
     if not children.complete and not assume_no_children:

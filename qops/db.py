@@ -229,7 +229,11 @@ def open_server(database: Database, *, patient: bool = False) -> Server:
 
     Raises Misconfigured when nothing says where the server is, or a TLS mode cannot be kept.
     """
-    login = prepare(database, patient=patient)
+    return server_of(prepare(database, patient=patient))
+
+
+def server_of(login: Login) -> Server:
+    """Return the server that `login` leads to; nothing is sent until a session is opened."""
     engine = sa.create_engine(
         sa.URL.create(dialect.NAME), poolclass=NullPool, connect_args=login.arguments, hide_parameters=True
     )

@@ -23,6 +23,7 @@ CONNECT_TIMEOUT_SECONDS = 10
 ANSWER_SECONDS = 60
 """How long a server may be silent before it counts as lost: frozen, or the network cut without a word. A statement of
 qops ends long before, except DDL that builds an index."""
+IDLE_SECONDS = 3_600  # how long the server lets a session of qops be idle
 LOCK_WAIT_SECONDS = 3  # row locks and metadata locks: an operator's tool must not queue behind an incident
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 """Strict, so that nothing is clipped on its way to the archive; without NO_ZERO_DATE and with
@@ -91,8 +92,12 @@ class Login:
                 # A server's defaults for these would cut what is read, refuse joins, or end the connection at COMMIT.
                 "sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = 'NO_CHAIN', "
                 # Sizes of tables come from InnoDB, not from a cache of up to a day.
-                "information_schema_stats_expiry = 0",
-                (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS),
+                "information_schema_stats_expiry = 0, "
+                # A list of ids that is too long for the optimizer's memory becomes a scan that locks every row.
+                "range_optimizer_max_mem_size = 0, max_execution_time = 0, "
+                # Rests and waits of a run are not idleness.
+                "wait_timeout = CAST(GREATEST(@@wait_timeout, %s) AS SIGNED)",
+                (SQL_MODE, LOCK_WAIT_SECONDS, LOCK_WAIT_SECONDS, IDLE_SECONDS),
             )
             cursor.execute("SELECT CURRENT_USER(), DATABASE()")
             self.account, self.schema = cursor.fetchone()

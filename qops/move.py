@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 def move_all(connection: sa.Connection, guard: Guard, walk: Walk, ids: Sequence[Any]) -> bool:
     """Lock and copy `ids` in one statement and delete them, if they are all free and as they were, and none objects.
 
-    Otherwise the transaction is begun anew and the answer is False: then each has to be looked at. The same goes where
-    copies have to be compared, or are not ours to make.
+    Otherwise the transaction is begun anew and the answer is False: then each has to be looked at. Where copies have to
+    be compared, or are not ours to make, this is not the way.
     """
-    if guard.verify or guard.queue.settings.archive_by == "trigger":
-        return False
     try:
         arrived = connection.execute(st.lock_and_copy(guard.queue, walk, ids)).rowcount
         if arrived < len(ids):

@@ -47,6 +47,7 @@ class PurgeLagThrottle:
         self.waiting = False
         self.blind = False
         self.position = 0
+        self.moves = False
         self.moved_at = self.looked_at = -math.inf
         self.warned: set[int] = set()
 
@@ -79,8 +80,9 @@ class PurgeLagThrottle:
         self.blind = True
 
     def _follow(self, position: int) -> None:
-        """Remember when purge was last seen to move; the first look cannot tell."""
-        if self.position and position > self.position:
+        """Remember when purge was last seen to move; the first look cannot tell, and is where the time begins."""
+        self.moves = self.moves or bool(self.position and position > self.position)
+        if not self.position or position > self.position:
             self.moved_at = monotonic()
         self.position = position
 
@@ -111,7 +113,10 @@ class PurgeLagThrottle:
         if not lag.read_views:
             return True, "no read view is open, and purge will catch up"
         if not self._stuck:
-            return True, "purge is catching up"
+            if self.moves:
+                return True, "purge is catching up"
+            seen = f"; a read view is open: {_describe(holder)}" if holder else ""
+            return None, f"whether purge moves is not known yet{seen}"
         if holder is None:
             return None, "a read view is open, and its holder is not to be seen"
         end = f"KILL {holder.connection_id};"

@@ -94,9 +94,15 @@ class QueueTable:
         return next((index.name for index in fitting), None)
 
     @property
-    def id_leads_primary(self) -> bool:
-        """Whether the primary key begins with the id, so that rows lie in its order."""
-        return any(index.name == "PRIMARY" and index.begins_with(self.id.name) for index in self.indexes)
+    def id_is_primary(self) -> bool:
+        """Whether the id alone is the primary key, so that rows lie in its order and none has another's."""
+        return any(index.name == "PRIMARY" and index.columns == (self.id.name.lower(),) for index in self.indexes)
+
+    @property
+    def id_index(self) -> str | None:
+        """The name of the unique index that finds a row by its id: the primary key where it begins with it."""
+        leading = (i for i in self.indexes if i.unique and i.visible and i.begins_with(self.id.name))
+        return next((index.name for index in leading), None)
 
     def value(self, state: str) -> StateValue:
         """Return the value that qops writes for `state`."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qops.clock import Stop, backoff, monotonic, sleep
-from qops.db import open_server, quote_account
+from qops.db import quote_account, server_of
 from qops.errors import ConnectionLost, Misconfigured, PrivilegeMissing, QopsError
-from qops.login import OtherServer
+from qops.login import OtherServer, prepare
 from qops.replicas import PRIVILEGES, ReplicaLag, read_replica
 from qops.throttle import Reason, pressure_of
 
@@ -46,12 +46,13 @@ class ReplicaWatch:
 
     def __init__(self, name: str, database: Database) -> None:
         self.name = name
-        self.server = open_server(database)
-        arguments = self.server.login.arguments
+        login = prepare(database)
+        arguments = login.arguments
         if database.address is None or "connect_timeout" not in database.address.options:
             arguments["connect_timeout"] = ANSWER_SECONDS
         arguments.update(read_timeout=ANSWER_SECONDS, write_timeout=ANSWER_SECONDS)
         arguments.pop("database", None)  # nothing in it is read
+        self.server = server_of(login)
         self.heard: Heard | None = None
         self.begun = monotonic()
         self.closed = Stop()
@@ -110,7 +111,8 @@ class ReplicaWatch:
 class ReplicaLagThrottle:
     """Wait while a replica is more than `limit` seconds behind, or its lag is not known; go on below half of it.
 
-    Costs the run nothing: the answers are there already. Raises PrivilegeMissing where an account may not ask.
+    Once each replica has answered, it costs the run nothing: the answers are there already. Raises PrivilegeMissing
+    where an account may not ask.
     """
 
     name = "replica-lag"

@@ -1,4 +1,7 @@
-"""Batch after batch along a walk: what speaks against the next one is asked before it, and a rest comes after it."""
+"""Batch after batch along a walk: what speaks against the next one is asked before it, and a rest comes after it.
+
+`follow` does it all for one batch at a time; who does several at once asks with `hold` and rests with `rest`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ R = TypeVar("R", bound=Round)
 class Rounds:
     """The rounds of one run. `pause` None rests as the pace says; `until` is when the run has to end, by monotonic().
 
-    `max_wait` is the longest wait for one throttle, in seconds. `waited` and `retries` count what came in between.
+    `max_wait` is the longest wait for one throttle, in seconds; `room` says how many rows the run may still take.
+    `waited` and `retries` count what came in between.
     """
 
     batches: Batches
@@ -62,6 +66,7 @@ class Rounds:
     max_wait: float
     pause: float | None = None
     until: float = math.inf
+    room: Callable[[], float] = lambda: math.inf
     waited: Waits = field(default_factory=Waits)
     retries: int = 0
 
@@ -72,25 +77,24 @@ class Rounds:
         count: Callable[[R], None],
         *,
         key: Key = None,
-        room: Callable[[], float] = lambda: math.inf,
     ) -> tuple[Key, str | None]:
         """Do `work(key, size, connection)` from `key` on, a transaction each, and `count` what it did.
 
-        Returns the last key and why the run stops, None where the walk was followed to its end. `room` says how many
-        rows the run may still take. Raises as the brake, the throttles and the batches do.
+        Returns the last key and why the run stops, None where the walk was followed to its end. Raises as the brake,
+        the throttles and the batches do.
         """
         while True:
-            if reason := self.hold(room):
+            if reason := self.hold():
                 return key, reason
             started = monotonic()
-            batch = self.batches.run(walk, partial(self._sized, work, key, room), count, self.count_retry)
+            batch = self.batches.run(walk, partial(self._sized, work, key), count, self.count_retry)
             key = batch.key or key
             if batch.ended:
                 return key, None
-            if reason := self.rest(monotonic() - started, batch.seen, room):
+            if reason := self.rest(monotonic() - started, batch.seen):
                 return key, reason
 
-    def hold(self, room: Callable[[], float]) -> str | None:
+    def hold(self) -> str | None:
         """Wait until nothing speaks against the next batch; return why there is none, None to go on with it."""
         try:
             self._wait()
@@ -98,22 +102,25 @@ class Rounds:
             if self._left <= 0:
                 return "runtime"
             raise
-        return self._why_stop(room)
+        return self._why_stop()
 
-    def rest(self, seconds: float, rows: int, room: Callable[[], float]) -> str | None:
+    def rest(self, seconds: float, rows: int) -> str | None:
         """Rest after a batch of `rows` that took `seconds`; return why there is no other, None to go on."""
         self.pace.took(seconds, rows)
-        if reason := self._why_stop(room):
+        if reason := self._why_stop():
             return reason
         pause = self.pace.rest(highest_pressure(self.throttles)) if self.pause is None else self.pause
         sleep(min(pause, self._left), self.batches.stop)
         return None
 
-    def _sized(
-        self, work: Callable[[Key, int, sa.Connection], R], key: Key, room: Callable[[], float], session: sa.Connection
-    ) -> R:
+    @property
+    def size(self) -> int:
+        """The most rows that the next batch may take."""
+        return int(min(self.pace.size, self.room()))
+
+    def _sized(self, work: Callable[[Key, int, sa.Connection], R], key: Key, session: sa.Connection) -> R:
         """Do the work in the size that is right now: it may be smaller at the second try."""
-        return work(key, int(min(self.pace.size, room())), session)
+        return work(key, self.size, session)
 
     def _wait(self) -> None:
         """Wait until nothing speaks against the next batch, which is a small one then."""
@@ -130,10 +137,10 @@ class Rounds:
         if self.waited.total > before:
             self.pace.suffer()
 
-    def _why_stop(self, room: Callable[[], float]) -> str | None:
+    def _why_stop(self) -> str | None:
         if self.batches.stop.requested:
             return "signal"
-        if room() <= 0:
+        if self.room() <= 0:
             return "limit"
         return "runtime" if self._left <= 0 else None
 
@@ -158,5 +165,5 @@ def why_stopped(ending: Ending, reached: str | None) -> str:
     if isinstance(ending.error, Throttled):
         return "throttle"
     if isinstance(ending.error, Misconfigured | PrivilegeMissing):
-        return "refused"  # the tables, or what this account may see of them, have changed since the run began
+        return "refused"  # the tables, or a right or a setting that it rests on, have changed since it began
     return "error" if ending.error else reached or "done"

@@ -97,7 +97,8 @@ def hold(
     Throttled (75) after `max_wait` seconds, naming the reason that did not clear.
     """
     begun = monotonic()
-    said, subject = begun, ""
+    said: float = begun
+    subject: tuple[str, bool | None] | None = None
     while not stop.requested:
         reason = next(filter(None, (throttle() for throttle in throttles)), None)
         now = monotonic()
@@ -109,8 +110,8 @@ def hold(
             waited.add(reason, 0.0)
             raise Throttled(f"waited {now - begun:.0f} s, and it did not clear: {reason.message}")
         let_go()
-        if reason.name != subject or now - said >= SAY_EVERY_SECONDS:
+        if (reason.name, reason.curable) != subject or now - said >= SAY_EVERY_SECONDS:
             events.inform(f"waiting: {reason.message}")
-            said, subject = now, reason.name
+            said, subject = now, (reason.name, reason.curable)
         sleep(min(POLL_SECONDS, max_wait - (now - begun)), stop)
         waited.add(reason, monotonic() - now)

@@ -133,7 +133,7 @@ def test_a_batch_reads_little_more_than_it_locks(big: Database, session: sa.Conn
 
 
 def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, session: sa.Connection) -> None:
-    """Select, lock and copy, delete, in the middle of half a million: at most four reads a row."""
+    """Select, lock and copy, delete, in the middle of half a million: three reads a row, and some of the dictionary."""
     queue = big.queue()
     walk = walk_of(queue, "archive")
     key = tuple(rows_of(session, next_keys(queue, walk, None, 100_000))[-1])
@@ -141,7 +141,7 @@ def test_an_archive_batch_reads_a_small_multiple_of_its_rows(big: Database, sess
     spent, place = reads(session, partial(look_ahead, session, queue, walk, Place(key), BATCH, BATCH))
     more, batch = reads(session, partial(move_batch, session, guard, walk, place.ids))
     assert len(batch.moved) == BATCH
-    assert spent + more <= 4 * BATCH
+    assert spent + more <= 3 * BATCH + 300
 
 
 def test_the_largest_batch_is_still_read_by_primary_key(big: Database, session: sa.Connection) -> None:

@@ -107,7 +107,7 @@ def pair(servers: Pair, clean_environment: Path, monkeypatch: pytest.MonkeyPatch
         servers.source.execute(f"DELETE FROM {table}")
     fill(servers.source, ROWS, status="'done'", finished_at="NOW(6)")
     servers.caught_up()
-    name_replicas(clean_environment, one=f"mysql://watcher:{PASSWORD}@127.0.0.1:{servers.server.port}/")
+    name_replicas(clean_environment, one=f"mysql://watcher:{PASSWORD}@127.0.0.1:{servers.server.port}/not_there")
     monkeypatch.setenv("QOPS_URL", servers.source.url)
     return servers
 

@@ -443,7 +443,7 @@ def test_ids_of_two_collations_are_not_held_together(
         database.execute(line)
     database.execute("INSERT INTO q_archive VALUES ('b')")
     dry = qops("archive", "--dry-run", "--format", "json").json["plan"]["statements"]
-    assert [text.split()[0] for text in dry] == ["SELECT", "SELECT", "DELETE"]
+    assert [text.split()[0] for text in dry] == ["SELECT", "SELECT", "DELETE", "SELECT"]
     ran = qops("archive", "--format", "json")
     assert (ran.code, ran.json["archived"], refused(ran)) == (1, 1, ["b"])
 
@@ -579,3 +579,92 @@ def test_json_whose_text_exceeds_a_packet_is_not_taken_for_identical() -> None:
         ran = run_process("archive", "--format", "json", url=database.url)
         assert database.value("SELECT COUNT(*) FROM jobs") == 1, ran
         assert (ran.code, ran.json["reconciled"], len(ran.json["refused"])) == (1, 0, 1)
+
+
+def test_a_job_whose_id_another_has_too_is_refused(
+    database: Database, clean_environment: Path, qops: Callable[..., Ran]
+) -> None:
+    """Where the primary key only begins with the id, an id may stand for two jobs: neither is lost, and it is said."""
+    database.execute(
+        "CREATE TABLE jobs (id BIGINT NOT NULL, tenant CHAR(1) NOT NULL, status VARCHAR(16) NOT NULL, "
+        "PRIMARY KEY (id, tenant), KEY (status, id))"
+    )
+    database.execute("CREATE TABLE jobs_archive (id BIGINT PRIMARY KEY, tenant CHAR(1) NOT NULL, status VARCHAR(16))")
+    write_config(clean_environment, "[queues.jobs]\n")
+    done = ", ".join(f"({id_}, 'B', 'done')" for id_ in range(1, 41))
+    database.execute(f"INSERT INTO jobs VALUES {done}, (5, 'A', 'pending'), (25, 'A', 'running')")
+    before = set(database.rows("SELECT * FROM jobs"))
+    for _ in range(2):
+        ran = qops("archive", "--pause", "0s", "--format", "json")
+        assert (ran.code, [row["id"] for row in ran.json["refused"]]) == (1, [5, 25]), ran
+        live, archived = (database.rows(f"SELECT * FROM {table}") for table in ("jobs", "jobs_archive"))
+        assert (len(live), len(archived), set(live) | set(archived)) == (4, 38, before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("ENUM('low','high')", "1 + n % 2"),
+        ("SET('z','a')", "1 + n % 3"),
+        ("BIT(8)", "n % 7"),
+        ("FLOAT", "n / 7"),
+        ("DOUBLE", "n / 7"),
+        ("DECIMAL(9,3)", "n / 7"),
+        ("DATE", "DATE(20260101 + n % 20)"),
+    ],
+)
+def test_whatever_lies_between_the_state_and_the_id_in_an_index_every_job_is_come_to_once(
+    database: Database, clean_environment: Path, qops: Callable[..., Ran], kind: str, value: str
+) -> None:
+    """An index that orders by more than the state is walked to its end where that can be told, or another way is taken.
+
+    Half of the jobs stay, because the archive holds their ids: none of them is met twice.
+    """
+    database.execute(
+        f"CREATE TABLE jobs (id BIGINT PRIMARY KEY, status VARCHAR(16) NOT NULL, w {kind}, KEY claim (status, w, id))"
+    )
+    database.execute(f"CREATE TABLE jobs_archive (id BIGINT PRIMARY KEY, status VARCHAR(16) NOT NULL, w {kind})")
+    write_config(clean_environment, "[queues.jobs]\n")
+    numbers = "WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 60)"
+    database.execute(f"INSERT INTO jobs {numbers} SELECT n, 'done', {value} FROM s")
+    database.execute("INSERT INTO jobs_archive SELECT id, 'failed', w FROM jobs WHERE id % 2")
+    ran = qops("archive", "--batch", "1", "--pause", "0s", "--format", "json")
+    assert (ran.code, ran.json["archived"], ran.json["stopped_by"]) == (1, 30, "done"), ran
+    assert sorted(row["id"] for row in ran.json["refused"]) == list(range(1, 61, 2))
+
+
+def test_rows_are_found_by_a_unique_index_where_the_primary_key_begins_with_another_column(
+    database: Database, clean_environment: Path, qops: Callable[..., Ran]
+) -> None:
+    """A worker's locked row elsewhere in the table is not waited for, because nothing reads the whole table."""
+    for table in ("jobs", "jobs_archive"):
+        database.execute(
+            f"CREATE TABLE {table} (tenant INT NOT NULL, id BIGINT NOT NULL, status VARCHAR(16) NOT NULL, "
+            "PRIMARY KEY (tenant, id), UNIQUE KEY uid (id), KEY (status, id))"
+        )
+    write_config(clean_environment, "[queues.jobs]\n")
+    numbers = "WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 900)"
+    database.execute(f"INSERT INTO jobs {numbers} SELECT n % 3, n, IF(n % 3, 'done', 'running') FROM s")
+    with closing(database.connect()) as worker, closing(worker.cursor()) as cursor:
+        cursor.execute("SELECT * FROM jobs WHERE tenant = 0 FOR UPDATE")
+        ran = qops("archive", "--format", "json")
+        worker.rollback()
+    assert (ran.code, ran.json["archived"], ran.json["retries"]) == (0, 600, 0), ran
+
+
+DEFAULTS = ("range_optimizer_max_mem_size = 30000", "max_execution_time = 1", "wait_timeout = 1")
+
+
+@pytest.mark.parametrize("variable", DEFAULTS)
+def test_a_servers_defaults_do_not_reach_into_a_run(variable: str) -> None:
+    """Memory for long lists, a limit for SELECT, and how long a session may be idle: qops has its own."""
+    with private_server(options=[]) as server, fresh_database(server) as database:
+        init(database)
+        fill(database, 9_000, status="IF(n % 3, 'done', 'pending')", finished_at="NOW(6)")
+        worker = database.connect()
+        worker.cursor().execute("SELECT id FROM jobs WHERE id = 4500 FOR UPDATE")
+        database.execute(f"SET GLOBAL {variable}")
+        options = ("--pause", "1.5s", "--limit", "2000", "--format", "json")
+        ran = run_process("archive", *options, url=database.url)
+        worker.close()
+    assert (ran.code, ran.json["archived"], ran.json["retries"]) == (0, 2_000, 0), ran

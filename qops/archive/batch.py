@@ -50,9 +50,10 @@ def move_batch(connection: sa.Connection, guard: Guard, walk: Walk, ids: Sequenc
     is then rolled back.
     """
     guard = guard.recheck(connection)
-    if move_all(connection, guard, walk, ids):
-        return Batch(archived=len(ids), ids=ids)
-    guard = guard.recheck(connection)
+    if not guard.verify and guard.queue.settings.archive_by == "copy":
+        if move_all(connection, guard, walk, ids):
+            return Batch(archived=len(ids), ids=ids)
+        guard = guard.recheck(connection)
     picked = lock(connection, guard.queue, walk, Found(ids))
     batch = Batch(locked=picked.locked, ids=picked.ids)
     _move(connection, guard, picked.ids, batch)

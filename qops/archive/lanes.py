@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sqlalchemy import exc
 
 from qops.db import REFUSED, errno
-from qops.errors import QopsError
+from qops.errors import QopsError, TryLater, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class Lanes:
     ) -> None:
         """Do works at once, a batch each, no more than `widen` said; `count` and `on_retry` are never called at once.
 
-        Raises the first error when all have ended, with what the others say: those that went well are counted.
+        Raises the gravest error when all have ended, with what the others say: those that went well are counted.
         """
         counted, retried = partial(self._alone, count), partial(self._alone, on_retry)
         others = [
@@ -88,9 +88,17 @@ class Lanes:
             errors.append(failed)
         errors += [error for other in others if (error := other.exception())]
         if errors:
-            errors[0].args = ("; and beside it: ".join(map(str, errors)),)
-            raise errors[0]
+            raise _gravest(errors)
 
     def _alone(self, told: Callable[[T], None], what: T) -> None:
         with self.lock:
             told(what)
+
+
+def _gravest(errors: Sequence[BaseException]) -> BaseException:
+    """Return the error to raise: one that is no trouble of the server before one that is; it tells of the others."""
+    first, *others = sorted(errors, key=lambda error: isinstance(error, Unavailable | TryLater))
+    if others:
+        first.args = ("; and beside it: ".join(dict.fromkeys(map(str, (first, *others)))),)
+        first.__cause__ = first.__cause__ or others[0]
+    return first

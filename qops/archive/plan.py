@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qops.archive.result import Options, Plan, Result, Standing
 from qops.brake import BrakeCheck, Paused
+from qops.columns import INTEGERS
 from qops.counting import Count, at_most, count_walks, least
 from qops.explain import explain
 from qops.statements import archive as st
@@ -48,7 +49,7 @@ def make_plan(
         batches=_batches(rows, options.batch),
         statements=tuple(
             str(s.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True}))
-            for s in _statements(queue, walks[0])
+            for s in _statements(guard, walks[0])
         ),
         explain=tuple(asdict(line) for walk in walks for line in explain(connection, next_keys(queue, walk, None, 10))),
         throttles=(*_brake(brake), *(_standing(throttle) for throttle in throttles)),
@@ -78,16 +79,18 @@ def _standing(throttle: Throttle) -> Standing:
     return Standing(throttle.name, reason is not None, reason.message if reason else throttle.words)
 
 
-def _statements(queue: QueueTable, walk: Walk) -> list[Any]:
-    """Return what a batch sends where nothing is in its way."""
-    sample = [1, 3]
+def _statements(guard: Guard, walk: Walk) -> list[Any]:
+    """Return what a batch sends where nothing is in its way; two ids stand for all of them."""
+    queue = guard.queue
+    sample = [1, 3] if queue.facts[queue.id.name].data_type in INTEGERS else ["a", "b"]
     if queue.settings.archive_by == "trigger":
-        return [next_keys(queue, walk, None, 1000), lock_rows(queue, walk, sample), delete_ids(queue, sample)]
-    return [
-        next_keys(queue, walk, None, 1000),
-        st.lock_and_copy(queue, walk, sample),
-        delete_ids(queue, sample),
-    ]
+        move = [lock_rows(queue, walk, sample), delete_ids(queue, sample), st.count_archived(queue, sample)]
+    elif guard.verify:
+        copy = [st.copy_ids(queue, sample), st.twins(queue, sample)]
+        move = [lock_rows(queue, walk, sample), *copy, delete_ids(queue, sample)]
+    else:
+        move = [st.lock_and_copy(queue, walk, sample), delete_ids(queue, sample)]
+    return [next_keys(queue, walk, None, 1000), *move]
 
 
 def _batches(rows: Count, batch: int) -> Count:

@@ -16,6 +16,7 @@ from qops.archive.result import Options, Refused, Result, waits
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic
+from qops.db import transact
 from qops.ending import settle
 from qops.guard import Guard, check_tables
 from qops.ledger import Ledger
@@ -105,14 +106,15 @@ class Run:
         self.undated: Count = 0
         self.reached: str | None = None
         self.rounds = Rounds(
-            Batches(server, connection, queue, stop, asks_level=True),
-            Pace(options.batch, guard.row_bytes),
-            BrakeCheck(connection, queue.settings, events),
-            throttles,
-            events,
-            options.max_wait,
-            options.pause,
-            math.inf if options.max_runtime is None else monotonic() + options.max_runtime,
+            batches=Batches(server, connection, queue, stop, asks_level=True),
+            pace=Pace(options.batch, guard.row_bytes),
+            brake=BrakeCheck(connection, queue.settings, events),
+            throttles=throttles,
+            events=events,
+            max_wait=options.max_wait,
+            pause=options.pause,
+            until=math.inf if options.max_runtime is None else monotonic() + options.max_runtime,
+            room=self._room,
         )
 
     def result(self, walks: list[Walk]) -> Result:
@@ -155,23 +157,35 @@ class Run:
         place = Place()
         while True:
             waited = self.rounds.waited.total
-            if reason := self.rounds.hold(self._room):
+            if reason := self.rounds.hold():
                 return reason
             if self.rounds.waited.total > waited:
                 lanes.narrow()
-            started, room = monotonic(), self._room()
-            size = int(min(self.rounds.pace.size, room))
-            place = look_ahead(self.connection, self.queue, walk, place, size, room)
+            started, size = monotonic(), self.rounds.size
+            place = self._look_ahead(walk, place, size)
             if not place.ids:
                 return None
-            ids = place.ids[: int(min(size * lanes.widen(-(-len(place.ids) // size)), room))]
+            ids = place.ids[: int(min(size * lanes.widen(-(-len(place.ids) // size)), self._room()))]
             works = [partial(self._move, walk, ids[at : at + size]) for at in range(0, len(ids), size)]
             lanes.run(walk, works, self._count, self.rounds.count_retry)
             place = place.behind(len(ids))
             if place.done:
                 return None
-            if reason := self.rounds.rest(monotonic() - started, len(ids) // len(works), self._room):
+            if reason := self.rounds.rest(monotonic() - started, len(ids) // len(works)):
                 return reason
+
+    def _look_ahead(self, walk: Walk, place: Place, size: int) -> Place:
+        """Return the place with ids to come to; a lock on the table is waited for as often as by a batch."""
+        if place.ids or place.ended:
+            return place
+        return transact(
+            self.server,
+            self.connection,
+            lambda session: look_ahead(session, self.queue, walk, place, size, self._room()),
+            stop=self.stop,
+            on_retry=self.rounds.count_retry,
+            asks_level=True,
+        )
 
     def _move(self, walk: Walk, ids: Sequence[Any], connection: sa.Connection) -> Batch:
         return move_batch(connection, self.guard, walk, ids)

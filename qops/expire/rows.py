@@ -121,7 +121,7 @@ def plan(connection: sa.Connection, archive: QueueTable, walk: Walk) -> tuple[Co
         without += sum(is_old is None for _, is_old in rows)
         key = rows[-1][0]
         if old > PLAN_BOUND:
-            return {"at_least": PLAN_BOUND}, {"at_least": without} if without else 0
+            return {"at_least": PLAN_BOUND}, {"at_least": without}
         if len(rows) < PLAN_SLICE:
             break
     return old, without

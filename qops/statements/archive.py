@@ -29,7 +29,7 @@ def lock_and_copy(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Inser
 
 
 def _copied(queue: QueueTable) -> sa.Select[Any]:
-    return by_primary_key(sa.select(*(queue.table.columns[name] for name in queue.copied)), queue.table)
+    return by_primary_key(sa.select(*(queue.table.columns[name] for name in queue.copied)), queue)
 
 
 def _into_archive(queue: QueueTable, rows: sa.Select[Any]) -> sa.Insert:
@@ -44,7 +44,7 @@ def count_archived(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
 def held(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     """Return those of `ids` that the archive holds."""
     joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
-    return by_primary_key(sa.select(queue.id).select_from(joined).where(by_ids(queue, ids)), queue.table)
+    return by_primary_key(sa.select(queue.id).select_from(joined).where(by_ids(queue, ids)), queue)
 
 
 def fingerprint(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
@@ -66,7 +66,7 @@ def twins(queue: QueueTable, ids: Sequence[Any]) -> sa.Select[Any]:
     same = sa.and_(*(same_bytes(mine, theirs, queue.facts[mine.name]) for mine, theirs in pairs))
     joined = queue.table.join(queue.archive, queue.id == queue.archive.columns[queue.id.name])
     query = sa.select(queue.id, same.label("same")).select_from(joined).where(by_ids(queue, ids))
-    return by_primary_key(query, queue.table).with_for_update(read=True, of=queue.archive)
+    return by_primary_key(query, queue).with_for_update(read=True, of=queue.archive)
 
 
 def count_undated(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:

@@ -93,7 +93,7 @@ class Run(NamedTuple):
 
 def as_run(queue: QueueTable, ids: Sequence[Any]) -> Run | None:
     """Return the run that distinct `ids` are, in whatever order; None if they are none, or do not lead the key."""
-    if len(ids) < _SHORTEST_RUN or any(type(id_) is not int for id_ in ids) or not queue.id_leads_primary:
+    if len(ids) < _SHORTEST_RUN or any(type(id_) is not int for id_ in ids) or not queue.id_is_primary:
         return None
     run = Run(min(ids), max(ids), len(set(ids)))
     return run if run.high - run.low + 1 == run.length else None
@@ -113,7 +113,7 @@ def free_rows(queue: QueueTable, query: sa.Select[Any], ids: Sequence[Any]) -> s
     Where they are few long runs they are written as ranges, which are faster than a list. The row behind a range is
     looked at as well; SKIP LOCKED does not wait for it, and READ COMMITTED lets it go at once.
     """
-    if queue.id_leads_primary and all(type(id_) is int for id_ in ids):
+    if queue.id_is_primary and all(type(id_) is int for id_ in ids):
         runs = runs_of(ids)
         if 1 < len(runs) <= len(ids) // _LONG_RUN:
             column = f"{quote_name(queue.table.name)}.{quote_name(queue.id.name)}"
@@ -134,18 +134,25 @@ def delete_ids(queue: QueueTable, ids: Sequence[Any]) -> sa.Delete:
     """Delete exactly these rows, which are locked."""
     run = as_run(queue, ids)
     rows = by_ids(queue, ids) if run is None else _first_in_order(queue.id, *map(sa.literal, run))
-    return sa.delete(queue.table).where(rows).prefix_with(primary_hint(queue.table))
+    return sa.delete(queue.table).where(rows).prefix_with(*primary_hint(queue))
 
 
-def by_primary_key(query: sa.Select[Any], table: sa.Table) -> sa.Select[Any]:
-    """Have `query` find its rows by primary key, however much of a small table its list is."""
-    return query.prefix_with(primary_hint(table))
+def by_primary_key(query: sa.Select[Any], queue: QueueTable) -> sa.Select[Any]:
+    """Have `query` find its rows by their ids, however much of a small table its list is."""
+    return query.prefix_with(*primary_hint(queue))
 
 
-def primary_hint(table: sa.Table) -> sa.TextClause:
-    """Return the optimizer hint that keeps a statement on the primary key; it goes right after the verb."""
-    name = quote_name(table.name).replace("\\", "\\\\").replace(":", "\\:")
-    return sa.text(f"/*+ INDEX({name} PRIMARY) */")
+def primary_hint(queue: QueueTable) -> list[sa.TextClause]:
+    """Return the optimizer hint that keeps a statement on the index of the ids; it goes right after the verb.
+
+    None where no index finds a row by its id: then the hint would have every row read, and locked.
+    """
+    if queue.id_index is None:
+        return []
+    table, index = (
+        quote_name(name).replace("\\", "\\\\").replace(":", "\\:") for name in (queue.table.name, queue.id_index)
+    )
+    return [sa.text(f"/*+ INDEX({table} {'PRIMARY' if queue.id_index == 'PRIMARY' else index}) */")]
 
 
 def by_ids(queue: QueueTable, ids: Sequence[Any], table: sa.Table | None = None) -> sa.ColumnElement[bool]:

@@ -74,4 +74,4 @@ def in_archive(queue: QueueTable, id_: Any) -> sa.Select[Any]:  # noqa: ANN401 -
 
 
 def _hinted(queue: QueueTable, update: sa.Update) -> sa.Update:
-    return update.prefix_with(primary_hint(queue.table))
+    return update.prefix_with(*primary_hint(queue))

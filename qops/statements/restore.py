@@ -62,7 +62,7 @@ def unchanged(queue: QueueTable, archive: QueueTable, id_: Any) -> sa.Select[Any
 
 def delete_archived(archive: QueueTable, id_: Any) -> sa.Delete:  # noqa: ANN401 - whatever the id column holds
     """Delete one locked job from the archive."""
-    return sa.delete(archive.table).where(archive.id == id_).prefix_with(primary_hint(archive.table))
+    return sa.delete(archive.table).where(archive.id == id_).prefix_with(*primary_hint(archive))
 
 
 def _columns(table: QueueTable) -> dict[str, sa.Column[Any]]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from qops.queue_settings import StateValue
 
 
+UNORDERED = frozenset({"enum", "set", "bit", "float", "json", "geometry"})
+
+
 @dataclass(frozen=True)
 class Past:
     """A time column whose moment has come: `role` lies at least `microseconds` in the past."""
@@ -62,18 +65,30 @@ def choose_walk(
     fixed = () if value is None else (queue.columns["status"].name,)
     timed = (queue.columns[by].name,) if by and queue.has(by) else ()
     for head in ((*fixed, *timed), fixed):
-        index = _first(queue.indexes, head) if head else None
+        index = _first(queue, head, len(fixed)) if head else None
         if index:
             return Walk(value, index.name, _steps(queue, index, len(fixed)), past)
     return Walk(value, "PRIMARY", (Step(queue.id),), past)
 
 
-def _first(indexes: Sequence[Index], head: tuple[str, ...]) -> Index | None:
-    """Return the first index that begins with `head` and can be walked: no expressions, no prefixes."""
-    for index in indexes:
-        if index.begins_with(*head) and all(part.column and not part.prefix for part in index.parts):
-            return index
+def _first(queue: QueueTable, head: tuple[str, ...], fixed: int) -> Index | None:
+    """Return the first visible index that begins with `head` and can be walked.
+
+    Not along expressions and prefixes, nor along types of which a value that was read does not lead back to its place:
+    members of an ENUM or SET lie in the order of their numbers and are compared as text, bits are read as bytes, and a
+    FLOAT is not equal to what is printed of it.
+    """
+    kinds = {name.lower(): fact.data_type for name, fact in queue.facts.items()}
+    for index in queue.indexes:
+        if index.visible and index.begins_with(*head) and all(part.column and not part.prefix for part in index.parts):
+            steps = _up_to_id([str(part.column).lower() for part in index.parts[fixed:]], queue.id.name.lower())
+            if not any(kinds.get(name) in UNORDERED for name in steps):
+                return index
     return None
+
+
+def _up_to_id(names: list[str], id_: str) -> list[str]:
+    return names[: names.index(id_)] if id_ in names else names
 
 
 def _steps(queue: QueueTable, index: Index, fixed: int) -> tuple[Step, ...]:
@@ -141,19 +156,19 @@ def _past(step: Step, value: Any) -> sa.ColumnElement[bool]:  # noqa: ANN401 - a
 def lock_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any], *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Lock those of `ids` that still meet the walk's predicate and that nobody else holds."""
     query = choose_rows(queue, sa.select(queue.id, *columns).where(selection(queue, walk)), ids)
-    return by_primary_key(query, queue.table).with_for_update(skip_locked=True)
+    return by_primary_key(query, queue).with_for_update(skip_locked=True)
 
 
 def count_meeting(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Select[Any]:
     """Count those of `ids` that meet the walk's predicate, whoever holds them."""
     query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids), selection(queue, walk))
-    return by_primary_key(query, queue.table)
+    return by_primary_key(query, queue)
 
 
 def wait_for_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Select[Any]:
     """Read those of `ids` that meet the walk's predicate once nobody holds them; waits up to the lock timeout."""
     query = sa.select(queue.id).where(by_ids(queue, ids), selection(queue, walk))
-    return by_primary_key(query, queue.table).with_for_update(read=True)
+    return by_primary_key(query, queue).with_for_update(read=True)
 
 
 def count_selected(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
