@@ -267,7 +267,7 @@ def test_archiving_the_fields_queues_locks_only_its_rows(
         own = session.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
         place, size, moved = Place(), 1 + number // 3, []
         guard = check_tables(database.server(), session, queue)
-        while (place := look_ahead(session, queue, walk, place, size, math.inf)).ids:
+        while (place := place if place.ids else look_ahead(session, queue, walk, place, size, math.inf)).ids:
             moved += move_batch(session, guard, walk, place.ids[:size]).moved
             place = place.behind(size)
             locks = {lock for lock in locked_rows(database, own) if lock[0] == table}
