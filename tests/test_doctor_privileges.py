@@ -192,7 +192,13 @@ def test_what_needs_more_than_the_account_has_is_unknown(queue: Database) -> Non
     with account(queue, f"{ALL_FOUR} ON {{db}}.*") as limited:
         document = examine(limited)
         unknown = {check["id"]: check for check in document["checks"] if check["status"] == "unknown"}
-        assert set(unknown) == {"worker-isolation", "purge-lag", "long-transactions"}
+        assert set(unknown) == {
+            "worker-isolation",
+            "purge-lag",
+            "purge-counter",
+            "long-transactions",
+            "autocommit-claims",
+        }
         for check in unknown.values():
             queue.execute(check["remedy"].removesuffix(";"))
         after = examine(limited)

@@ -34,6 +34,7 @@ from qops.doctor.facts import (
     Facts,
     Limits,
     PlanFacts,
+    Replication,
     Roles,
     ServerFacts,
     Session,
@@ -41,6 +42,8 @@ from qops.doctor.facts import (
     Transaction,
     Unknown,
 )
+from qops.doctor.history import read_autocommit_claims, read_clock_uses
+from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
@@ -134,6 +137,13 @@ class _Collector:
             sessions=sessions,
             access=self._access(queue),
             roles=self.attempt(self._roles),
+            autocommit_claims=self._in_history(variables, read_autocommit_claims),
+            clock_uses=self._in_history(variables, read_clock_uses),
+            purge_counter=self.attempt(lambda: read_purge_counter(self.connection), PROCESS),
+            link=self.attempt(lambda: read_link(self.connection, self.server.host, server.hostname)),
+            replication=Replication(
+                self.attempt(lambda: read_primaries(self.connection), SESSIONS), ask_replicas(self.settings.replicas)
+            ),
         )
 
     def attempt(self, read: Callable[[], T | Unknown], need: Need | None = None) -> T | Unknown:
@@ -257,6 +267,12 @@ class _Collector:
         if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
             return Unknown("performance_schema is OFF, so sessions are not to be seen")
         return self.attempt(self._worker_sessions, SESSIONS)
+
+    def _in_history(self, variables: dict[str, str] | Unknown, read: Callable[..., T]) -> T | Unknown:
+        """Return what `read` finds in the kept statements of sessions on the queue's table."""
+        if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
+            return Unknown("performance_schema is OFF, so sessions are not to be seen")
+        return self.attempt(lambda: read(self.connection, self.schema, self.settings.queue.table), SESSIONS)
 
     def _worker_sessions(self) -> tuple[Session, ...] | Unknown:
         if self.connection.execute(statement("consumers")).scalar() != "YES":

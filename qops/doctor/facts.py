@@ -175,6 +175,55 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class AutocommitClaim:
+    """A session that read jobs FOR UPDATE in autocommit; the statement without its values."""
+
+    connection_id: int
+    user: str | None
+    statement: str
+
+
+@dataclass(frozen=True)
+class ClockUse:
+    """A statement on the queue's table with a time in it, and the time zone of its session.
+
+    `offsets` are its seconds east of UTC today and half a year on; None where the server cannot tell.
+    """
+
+    connection_id: int
+    user: str | None
+    zone: str
+    offsets: tuple[int | None, ...]
+    statement: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Our own connection: whether it leaves this machine, and its cipher, None without TLS."""
+
+    remote: bool
+    cipher: str | None
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A server of `[replicas]`: what is wrong with it, or why it may not be asked."""
+
+    name: str
+    place: str
+    trouble: str | None = None
+    refused: Unknown | None = None
+
+
+@dataclass(frozen=True)
+class Replication:
+    """The members of the server's group that take writes, and the replicas that the configuration names."""
+
+    primaries: tuple[str, ...] | Unknown = ()
+    replicas: tuple[Replica, ...] = ()
+
+
+@dataclass(frozen=True)
 class Limits:
     """From when on something is a finding: the `[doctor]` section over the defaults."""
 
@@ -200,3 +249,8 @@ class Facts:
     sessions: tuple[Session, ...] | Unknown = UNREAD
     access: tuple[Access, ...] | Unknown = UNREAD
     roles: Roles | Unknown = UNREAD
+    autocommit_claims: tuple[AutocommitClaim, ...] | Unknown = UNREAD
+    clock_uses: tuple[ClockUse, ...] | Unknown = UNREAD
+    purge_counter: str | Unknown | None = UNREAD
+    link: Link | Unknown = UNREAD
+    replication: Replication | Unknown = UNREAD

@@ -1,0 +1,112 @@
+"""Checks of what sessions really sent to the queue's table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qops.doctor.model import Check, Outcome, advice, known, passed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qops.doctor.facts import ClockUse, Facts
+
+NAMED = 10
+SHOWN = 200  # characters of a statement
+LOCAL_TIMES = (" NOW ", " SYSDATE ")
+UTC = " UTC_TIMESTAMP "
+
+
+def autocommit_claims(facts: Facts) -> Outcome:
+    """Check that nobody locks jobs in autocommit, where the lock ends with the statement."""
+    claims = known(facts.autocommit_claims)
+    expected = "SELECT … FOR UPDATE only inside transactions"
+    if not claims:
+        return passed("none seen", expected)
+    named = [
+        f"connection {one.connection_id} ({one.user or 'unknown user'}): {one.statement[:SHOWN]}" for one in claims
+    ]
+    return Outcome(
+        "critical",
+        _listed(named),
+        expected,
+        advice(
+            "in the workers: START TRANSACTION; before the SELECT, COMMIT; after the UPDATE that marks the job\n"
+            "or, after connecting: SET SESSION autocommit = 0;\n"
+            "this stays until those sessions have run ten other statements, or have ended"
+        ),
+    )
+
+
+def worker_time_zone(facts: Facts) -> Outcome:
+    """Check that the times which sessions put into DATETIME columns are those of the declared clock."""
+    clock = known(facts.clock)
+    columns = [name for name, kind in clock.columns if kind.startswith("datetime")]
+    expected = f"the time that clock = {clock.declared!r} means, in every session"
+    if not columns or clock.declared is None:
+        return passed("not applicable: no DATETIME is compared with the clock", "times that mean the same to all")
+    declared = _seconds(clock.declared)
+    names = [f"`{name.replace('`', '``')}`" for name in columns]
+    touching = [one for one in known(facts.clock_uses) if any(name in one.statement for name in names)]
+    wrong = {one.connection_id: one for one in touching if set(_offsets(one)) - {declared, None}}
+    if not wrong:
+        seen = len({one.connection_id for one in touching})
+        return passed(f"{seen} session{'' if seen == 1 else 's'} with such times seen", expected)
+    named = [
+        f"connection {one.connection_id} ({one.user or 'unknown user'}) "
+        f"{'writes UTC_TIMESTAMP()' if _in_utc(one) else f'has time_zone {one.zone}'}: {one.statement[:SHOWN]}"
+        for one in wrong.values()
+    ]
+    zone = "+00:00" if clock.declared == "utc" else clock.declared
+    lines = [f"in these sessions, after connecting: SET SESSION time_zone = '{zone}';"]
+    if any(_in_utc(one) for one in wrong.values()):
+        lines.append(f'and NOW(6) instead of UTC_TIMESTAMP(6), or clock = "utc" in [queues.{facts.queue}] of qops.toml')
+    elif clock.declared == "utc":
+        lines.append("or UTC_TIMESTAMP(6) instead of NOW(6) in their statements")
+    return Outcome("critical", _listed(named), expected, advice("\n".join(lines)))
+
+
+def _offsets(one: ClockUse) -> tuple[int | None, ...]:
+    """Return how far east of UTC the times of a statement are; with both kinds in it nobody can tell."""
+    text = f"{one.statement} "
+    if not _in_utc(one):
+        return one.offsets
+    return (None,) if any(word in text for word in LOCAL_TIMES) else (0,)
+
+
+def _in_utc(one: ClockUse) -> bool:
+    return UTC in f"{one.statement} "
+
+
+def _seconds(declared: str) -> int:
+    """Return the seconds east of UTC that a declared clock stands for."""
+    if declared == "utc":
+        return 0
+    hours, minutes = declared[1:].split(":")
+    return (int(hours) * 3600 + int(minutes) * 60) * (-1 if declared[0] == "-" else 1)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    more = f"; and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return f"{'; '.join(parts[:NAMED])}{more}"
+
+
+CHECKS = (
+    Check(
+        "autocommit-claims",
+        "Jobs are locked inside transactions",
+        "critical",
+        "In autocommit the lock of SELECT … FOR UPDATE is gone when the answer arrives: two workers get the same job, "
+        "without an error.",
+        autocommit_claims,
+    ),
+    Check(
+        "worker-time-zone",
+        "Sessions write the times that the clock means",
+        "critical",
+        "In a DATETIME column the time of a session in another zone is hours off: its leases expire at once or hold "
+        "for hours, and its jobs are late or early.",
+        worker_time_zone,
+        ("clock",),
+    ),
+)
