@@ -210,6 +210,9 @@ def test_times_that_mean_the_same_are_right(article: Database, tmp_path: Path) -
         worker(article, "SET SESSION time_zone = '-05:00'", RENEWED.format("UTC_TIMESTAMP(6)")),
         worker(article, "SET SESSION time_zone = '+00:00'", RENEWED.format("NOW(6)")),
         worker(article, "SET SESSION time_zone = '+02:00'", "SELECT NOW(6), id FROM job_queue LIMIT 1"),
+        worker(
+            article, "SET SESSION time_zone = '+02:00'", "SELECT id FROM job_queue WHERE lease_until < NOW() LIMIT 1"
+        ),
     ):
         assert findings(examine(article, "--config", config)) == {}
 
@@ -297,6 +300,7 @@ def test_a_group_in_which_all_take_writes_is_found_and_cured() -> None:
 
 DATETIMES = replace(HEALTHY, clock=Clock((("lease_until", "datetime(6)"),), "utc"))
 LEASE = "UPDATE `jobs` SET `lease_until` = NOW (?)"
+DUE = "SELECT `id` FROM `jobs` WHERE `lease_until` < NOW ( )"
 USE = ClockUse(7, "app@host", "Europe/London", (0, 3600), LEASE)
 
 
@@ -325,6 +329,8 @@ def surrounded(*replicas: Replica, primaries: tuple[str, ...] = (), **values: st
         ("worker-time-zone", clocks(replace(USE, statement=LEASE.replace("NOW", "UTC_TIMESTAMP"))), "pass", None),
         ("worker-time-zone", clocks(replace(USE, statement=f"{LEASE}, `b` = UTC_TIMESTAMP ( )")), "pass", None),
         ("worker-time-zone", clocks(replace(USE, statement="UPDATE `jobs` SET `made` = NOW (?)")), "pass", None),
+        ("worker-time-zone", clocks(replace(USE, statement=DUE)), "pass", None),  # somebody looks
+        ("worker-time-zone", clocks(replace(USE, statement=f"{DUE} FOR UPDATE SKIP LOCKED")), "critical", "--"),
         ("worker-time-zone", replace(HEALTHY, clock_uses=(USE,)), "pass", None),  # its columns are TIMESTAMPs
         ("worker-time-zone", replace(HEALTHY, clock_uses=Unknown("denied")), "pass", None),
         ("worker-time-zone", replace(DATETIMES, clock_uses=Unknown("denied", "GRANT …;")), "unknown", "GRANT"),

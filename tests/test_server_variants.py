@@ -78,7 +78,11 @@ def test_without_performance_schema_sessions_are_unknown() -> None:
     with private_server(options=options) as server, fresh_database(server) as database:
         init(database)
         found = {id_: status for id_, status in statuses(database).items() if status != "pass"}
-        assert found == {"performance-schema": "warning", "worker-isolation": "unknown"}
+        assert found == {
+            "performance-schema": "warning",
+            "worker-isolation": "unknown",
+            "autocommit-claims": "unknown",
+        }
 
 
 def test_a_managed_server_is_enough() -> None:

@@ -47,7 +47,11 @@ def worker_time_zone(facts: Facts) -> Outcome:
         return passed("not applicable: no DATETIME is compared with the clock", "times that mean the same to all")
     declared = _seconds(clock.declared)
     names = [f"`{name.replace('`', '``')}`" for name in columns]
-    touching = [one for one in known(facts.clock_uses) if any(name in one.statement for name in names)]
+    touching = [
+        one
+        for one in known(facts.clock_uses)
+        if any(name in one.statement for name in names) and not _only_reads(one.statement)
+    ]
     wrong = {one.connection_id: one for one in touching if set(_offsets(one)) - {declared, None}}
     if not wrong:
         seen = len({one.connection_id for one in touching})
@@ -78,6 +82,11 @@ def _in_utc(one: ClockUse) -> bool:
     return UTC in f"{one.statement} "
 
 
+def _only_reads(text: str) -> bool:
+    """Tell whether a statement neither changes nor claims: a person who looks at jobs does no harm by their zone."""
+    return text.removeprefix("EXECUTE ").startswith("SELECT ") and "FOR UPDATE" not in text
+
+
 def _seconds(declared: str) -> int:
     """Return the seconds east of UTC that a declared clock stands for."""
     if declared == "utc":
@@ -102,7 +111,7 @@ CHECKS = (
     ),
     Check(
         "worker-time-zone",
-        "Sessions write the times that the clock means",
+        "Sessions change and claim jobs by the clock that is declared",
         "critical",
         "In a DATETIME column the time of a session in another zone is hours off: its leases expire at once or hold "
         "for hours, and its jobs are late or early.",

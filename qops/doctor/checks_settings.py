@@ -83,7 +83,7 @@ def replication(facts: Facts) -> Outcome:
             (
                 "this is a node of a Galera cluster, and every node takes writes",
                 advice(
-                    "send all workers and qops to one node, also in the proxy; where that is so:\n"
+                    "use one node for all workers and for qops, also in a proxy; where that is so:\n"
                     '[doctor] skip = ["replication"] in qops.toml'
                 ),
             )

@@ -1,5 +1,5 @@
 -- Sessions that lately read rows of one table FOR UPDATE in autocommit, so that the locks were gone with the answer.
--- qops itself is left out by its connection attribute.
+-- Sessions of qops are left out by their connection attribute.
 -- MySQL 8.0.2 and later: the instrument and consumers are on by default; ten statements of each session are kept.
 -- Needs SELECT on the performance_schema tables below. A statement in autocommit is a transaction nested in it.
 -- Digests quote every name in backticks and show no value; what a session has prepared begins with EXECUTE.
