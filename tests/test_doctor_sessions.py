@@ -217,6 +217,27 @@ def test_times_that_mean_the_same_are_right(article: Database, tmp_path: Path) -
         assert findings(examine(article, "--config", config)) == {}
 
 
+def test_names_that_are_words_of_the_server_are_known(server: Any, tmp_path: Path) -> None:
+    """A table and a column with names that digests write without quotes are found, and those with quotes as well."""
+    text = ARTICLE_TOML.replace('"job_queue"', '"events"').replace('"job_queue_archive"', '"old"')
+    text = text.replace(
+        "[queues.article.states]", '[queues.article.columns]\nlease_until = "ends"\n[queues.article.states]'
+    )
+    config = str(write_config(tmp_path, text))
+    with fresh_database(server) as database:
+        database.execute(ARTICLE.replace("job_queue", "events").replace("lease_until", "ends"))
+        init(database, "--config", config, "--repair")
+        zone = "SET SESSION time_zone = '-05:00'"
+        for quote in ("", "`"):
+            change = f"UPDATE {quote}events{quote} SET {quote}ends{quote} = NOW() WHERE id = 1"
+            with worker(database, zone, change, f"SELECT id FROM {quote}events{quote} LIMIT 1 FOR UPDATE"):
+                document = examine(
+                    database, "--config", config, "--only", "worker-time-zone", "--only", "autocommit-claims"
+                )
+                assert findings(document) == {"worker-time-zone": "critical", "autocommit-claims": "critical"}
+            wait_until(lambda: not findings(examine(database, "--config", config)), what="the end of the session")
+
+
 def test_a_cipher_is_seen(own: Database) -> None:
     """Over TLS the connection's cipher is what was observed."""
     document = examine(replace(own, name=f"{own.name}?ssl_mode=REQUIRED"), "--only", "tls")

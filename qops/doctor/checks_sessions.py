@@ -46,11 +46,10 @@ def worker_time_zone(facts: Facts) -> Outcome:
     if not columns or clock.declared is None:
         return passed("not applicable: no DATETIME is compared with the clock", "times that mean the same to all")
     declared = _seconds(clock.declared)
-    names = [f"`{name.replace('`', '``')}`" for name in columns]
     touching = [
         one
         for one in known(facts.clock_uses)
-        if any(name in one.statement for name in names) and not _only_reads(one.statement)
+        if any(_names(one.statement, name) for name in columns) and not _only_reads(one.statement)
     ]
     wrong = {one.connection_id: one for one in touching if set(_offsets(one)) - {declared, None}}
     if not wrong:
@@ -80,6 +79,12 @@ def _offsets(one: ClockUse) -> tuple[int | None, ...]:
 
 def _in_utc(one: ClockUse) -> bool:
     return UTC in f"{one.statement} "
+
+
+def _names(digest: str, column: str) -> bool:
+    """Tell whether a digest names a column; one that is a word of MySQL's stands there in capitals, without quotes."""
+    # Not column.upper(): the names of SQLAlchemy keep their case.
+    return f"`{column.replace('`', '``')}`" in digest or f" {column} ".upper() in f" {digest} "
 
 
 def _only_reads(text: str) -> bool:

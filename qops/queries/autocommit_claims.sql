@@ -2,7 +2,7 @@
 -- Sessions of qops are left out by their connection attribute.
 -- MySQL 8.0.2 and later: the instrument and consumers are on by default; ten statements of each session are kept.
 -- Needs SELECT on the performance_schema tables below. A statement in autocommit is a transaction nested in it.
--- Digests quote every name in backticks and show no value; what a session has prepared begins with EXECUTE.
+-- Digests quote names in backticks (see unreserved_word) and show no value; what a session has prepared begins with EXECUTE.
 SELECT t.processlist_id AS connection_id,
        CONCAT(t.processlist_user, '@', t.processlist_host) AS user,
        MAX(h.digest_text) AS statement_text
@@ -13,7 +13,7 @@ SELECT t.processlist_id AS connection_id,
     ON x.thread_id = h.thread_id AND x.nesting_event_id = h.event_id
  WHERE x.autocommit = 'YES'
    AND h.current_schema = :schema
-   AND LOCATE(:quoted, h.digest_text) > 0
+   AND (LOCATE(:quoted, h.digest_text) > 0 OR LOCATE(:bare, CONCAT(h.digest_text, ' ')) > 0)
    AND (h.digest_text LIKE 'SELECT %FOR UPDATE%' OR h.digest_text LIKE 'EXECUTE SELECT %FOR UPDATE%')
    AND t.type = 'FOREGROUND'
    AND t.processlist_id <> CONNECTION_ID()

@@ -15,7 +15,7 @@ SELECT t.processlist_id AS connection_id,
   JOIN performance_schema.variables_by_thread AS v
     ON v.thread_id = t.thread_id AND v.variable_name = 'time_zone'
  WHERE h.current_schema = :schema
-   AND LOCATE(:quoted, h.digest_text) > 0
+   AND (LOCATE(:quoted, h.digest_text) > 0 OR LOCATE(:bare, CONCAT(h.digest_text, ' ')) > 0)
    AND (LOCATE(' NOW ', CONCAT(h.digest_text, ' ')) > 0
      OR LOCATE(' SYSDATE ', h.digest_text) > 0
      OR LOCATE(' UTC_TIMESTAMP ', CONCAT(h.digest_text, ' ')) > 0)
