@@ -43,6 +43,9 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         _READ,
         _PURGE,
         Need("SELECT", "performance_schema.*", "see sessions and their isolation levels", optional=True),
+        Need("SELECT", "archive", "see the ids that it holds", optional=True),
+        Need("TRIGGER", "table", "see its triggers", optional=True),
+        Need("TRIGGER", "archive", "see its triggers", optional=True),
     ),
     "archive": (
         Need("SELECT, DELETE", "table", "lock finished jobs and delete what was copied"),

@@ -13,6 +13,7 @@ import MySQLdb
 import pytest
 
 from dev.server import private_server
+from qops.children import Children
 from qops.doctor.audit import BY_ID, CHECKS, Audit, audit
 from qops.doctor.facts import (
     Access,
@@ -35,6 +36,18 @@ from qops.doctor.facts import (
 )
 from qops.doctor.model import Check, passed
 from qops.doctor.report import report
+from qops.doctor.row_facts import (
+    Attempts,
+    ChildFacts,
+    Delayed,
+    Finished,
+    Increment,
+    LinkFacts,
+    Overdue,
+    RowFacts,
+    Sample,
+    TriggerFacts,
+)
 from qops.purge import Blocker, PurgeLag
 from tests.conftest import Database, Ran, fresh_database, run_here, run_process, wait_until
 from tests.queues import (
@@ -597,6 +610,15 @@ def run_in_background(database: Database, connection: Any, statement: str) -> in
 # Each check with literals: no server
 
 
+HEALTHY_LINKS = LinkFacts(ChildFacts(Children((), complete=True)), TriggerFacts())
+HEALTHY_ROWS = RowFacts(
+    expired=Overdue(Sample(), 60, "qops requeue --expired"),
+    due=Overdue(Sample(), 60, "qops promote"),
+    delayed=Delayed(Sample(3, 40, ids=("1", "2", "3")), "UPDATE …;"),
+    finished=Finished("done", 12, 100_000, 3, "qops archive"),
+    increment=Increment("bigint unsigned", 90, 2**64 - 1, 80, "ALTER …;"),
+    attempts=Attempts(Sample(), Sample(), "UPDATE …;", "[queues.jobs]"),
+)
 HEALTHY = Facts(
     queue="jobs",
     server=ServerFacts("MySQL", "8.4.6", (8, 4, 6), "db", 3306, comment="MySQL Community Server - GPL"),
@@ -622,6 +644,8 @@ HEALTHY = Facts(
     plan=PlanFacts("ref", "claim_idx", "Using where", "SELECT 1"),
     clock=Clock((("lease_until", "timestamp(6)"),), None),
     drift=DriftFacts(),
+    links=HEALTHY_LINKS,
+    rows=HEALTHY_ROWS,
     purge=PurgeLag(unpurged_transactions=3, history_list_length=40, read_views=0),
     transactions=(),
     sessions=(Session(7, "app@host", "READ COMMITTED"),),
@@ -852,7 +876,7 @@ def test_the_table_says_a_cause_once() -> None:
     denied = Unknown(
         "SELECT command denied to user 'a'@'b' for table 'jobs'", "GRANT SELECT ON `app`.`jobs` TO 'a'@'%';"
     )
-    names = ("table", "indexes", "plan", "clock", "drift")
+    names = ("table", "indexes", "plan", "clock", "drift", "links", "rows")
     refusal = f"{denied.reason}, at length: {'x' * 60}"
     grants = [denied.remedy, "GRANT UPDATE …;"]
     access = tuple(

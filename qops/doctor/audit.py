@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from qops.configfile import nearest
-from qops.doctor import checks_server, checks_sessions, checks_settings, checks_table
+from qops.doctor import checks_links, checks_rows, checks_server, checks_sessions, checks_settings, checks_table
 from qops.doctor.facts import Limits
 from qops.doctor.model import Check, NotKnownError, Outcome, Result
 from qops.errors import Misconfigured, UsageError
@@ -25,6 +25,8 @@ CHECKS: tuple[Check, ...] = (
     *checks_server.CHECKS,
     *checks_settings.CHECKS,
     *checks_table.CHECKS,
+    *checks_links.CHECKS,
+    *checks_rows.CHECKS,
     *checks_sessions.CHECKS,
 )
 BY_ID = {check.id: check for check in CHECKS}

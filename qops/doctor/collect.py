@@ -43,6 +43,8 @@ from qops.doctor.facts import (
     Unknown,
 )
 from qops.doctor.history import read_autocommit_claims, read_clock_uses
+from qops.doctor.links import read_links
+from qops.doctor.rows import read_rows
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts
 from qops.errors import Misconfigured, PrivilegeMissing
@@ -132,6 +134,8 @@ class _Collector:
             plan=self._of(queue, self._plan),
             clock=self._of(queue, self._clock),
             drift=self._drift(table),
+            links=self._of(queue, lambda q: read_links(self.connection, q, self._grant)),
+            rows=self._of(queue, lambda q: read_rows(self.connection, q, self.settings, self._of, self._grant)),
             purge=purge,
             transactions=self.attempt(self._transactions, PROCESS),
             sessions=sessions,

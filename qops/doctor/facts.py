@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qops.doctor.row_facts import LinkFacts, RowFacts
     from qops.purge import PurgeLag
 
 
@@ -244,6 +245,8 @@ class Facts:
     plan: PlanFacts | Unknown = UNREAD
     clock: Clock | Unknown = UNREAD
     drift: DriftFacts | Unknown = UNREAD
+    links: LinkFacts | Unknown = UNREAD
+    rows: RowFacts | Unknown = UNREAD
     purge: PurgeLag | Unknown = UNREAD
     transactions: tuple[Transaction, ...] | Unknown = UNREAD
     sessions: tuple[Session, ...] | Unknown = UNREAD
