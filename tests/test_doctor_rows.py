@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -115,6 +116,16 @@ def test_children_that_cannot_be_seen_are_unknown(queue: Database) -> None:
         assert findings(examine(limited, "--only", "foreign-keys")) == {"foreign-keys": "warning"}
 
 
+def test_a_child_whose_columns_are_out_of_sight_is_found(queue: Database) -> None:
+    """With PROCESS alone a child is named whose columns are not seen; then the remedy is words and runs nothing."""
+    queue.execute(f"{CHILD}jobs (id) ON DELETE CASCADE)")
+    with account(queue, "SELECT ON {db}.jobs", "PROCESS ON *.*") as limited:
+        check = of(examine(limited, "--only", "foreign-keys"), "foreign-keys")
+        assert check["status"] == "warning"
+        assert f"{queue.name}/child" in check["observed"]
+        assert all(line.startswith("-- ") for line in check["remedy"].splitlines())
+
+
 @pytest.mark.parametrize(
     ("trigger", "status"),
     [(COPY_TRIGGER, "critical"), (AUDIT_TRIGGER, "warning"), (ARCHIVE_TRIGGER, "warning")],
@@ -167,6 +178,15 @@ def test_scheduled_jobs_that_nobody_promotes_are_found_and_promoted(queue: Datab
     found = find_and_cure(queue, "scheduled-promotion", "warning")
     assert found["remedy"] == "qops promote"
     assert found["observed"].startswith("7 (id ")
+
+
+def test_a_pause_is_told_where_it_is_the_cause(queue: Database) -> None:
+    """While the queue is paused the finding says so, and the remedy ends the pause first."""
+    assert run_here("pause", "--reason", "moving house", "--url", queue.url, "--quiet").code == 0
+    fill(queue, 1, status="'scheduled'", available_at="NOW(6) - INTERVAL 2 MINUTE")
+    found = find_and_cure(queue, "scheduled-promotion", "warning")
+    assert "moving house" in found["observed"]
+    assert found["remedy"].splitlines() == ["qops resume", "qops promote"]
 
 
 def test_delayed_jobs_in_the_claims_way_are_found_and_scheduled(queue: Database) -> None:
@@ -256,6 +276,8 @@ def test_attempts_that_nobody_counts_are_found(queue: Database, tmp_path: Path) 
 
 def test_pending_jobs_with_their_attempts_used_up_are_found_and_failed(queue: Database) -> None:
     """A pending job at its limit is a warning, and the remedy makes exactly those jobs failed, with a reason."""
+    fill(queue, 2, attempts="0", max_attempts="0")  # never tried
+    assert findings(examine(queue)) == {}
     fill(queue, 3, attempts="n", max_attempts="3")
     found = find_and_cure(queue, "attempts-counted", "warning")
     assert "1 (id " in found["observed"]
@@ -371,3 +393,26 @@ def test_promotion_is_of_this_queue(queue: Database) -> None:
     document = examine(queue, "--queue", "jobs")
     assert of(document, "scheduled-promotion")["remedy"] == "qops promote --queue jobs"
     assert run_here("promote", "--queue", "jobs", "--url", queue.url, "--quiet").code == 0
+
+
+@pytest.mark.parametrize(("schema", "table"), [("jobs-prod", "my jobs"), ("q%d`s", "a.b%s`:x"), ("select", "order")])
+def test_names_that_need_quoting(own_server: Any, tmp_path: Path, schema: str, table: str) -> None:
+    """Names with spaces, quotes, percent signs and reserved words go through these checks and their remedies."""
+    config = str(write_config(tmp_path, f'[queues.odd]\ntable = "{table}"\n'))
+    name = f"`{table.replace('`', '``')}`"
+    with fresh_database(own_server, name=schema) as database:
+        quoted = replace(database, name=quote(schema, safe=""))
+        init(quoted, "--config", config)
+        fields = "(status, attempts, payload, available_at, lease_until)"
+        database.execute(f"CREATE TRIGGER `odd``one` BEFORE INSERT ON {name} FOR EACH ROW SET NEW.last_error = 'x'")
+        database.execute(CHILD.replace("child", "`a child`", 1) + f"{name} (id) ON DELETE CASCADE)")
+        for values in ("'pending', 5, '{}', NOW(6), NULL", "'running', 0, '{}', NOW(6), NOW(6) - INTERVAL 1 DAY"):
+            database.execute(f"INSERT INTO {name} {fields} VALUES ({values})")
+        late = ", ".join(["('pending', 0, '{}', NOW(6) + INTERVAL 1 DAY, NULL)"] * 150)
+        database.execute(f"INSERT INTO {name} {fields} VALUES {late}")
+        document = examine(quoted, "--config", config)
+        ids = ("foreign-keys", "triggers", "expired-leases", "delayed-pending", "attempts-counted")
+        assert findings(document) == dict.fromkeys(ids, "warning")
+        for id_ in ids:
+            cure(quoted, document, id_, "--config", config)
+        assert findings(examine(quoted, "--config", config)) == {}

@@ -20,23 +20,28 @@ NEAR_END, AT_END = 0.8, 0.95  # of the ids that there are
 def expired_leases(facts: Facts) -> Outcome:
     """Check that somebody puts back the jobs of workers that are gone."""
     expected = "no running job whose lease passed a minute ago or longer"
-    return _overdue(known(facts.rows).expired, "running, and the lease has passed", expected, "no leases")
+    return _overdue(facts, known(facts.rows).expired, "running, and the lease has passed", expected)
 
 
 def scheduled_promotion(facts: Facts) -> Outcome:
     """Check that somebody makes scheduled jobs pending when their time has come."""
     expected = "no scheduled job that has been due for a minute or longer"
-    return _overdue(known(facts.rows).due, "scheduled, and their time has come", expected, "no scheduled jobs")
+    return _overdue(facts, known(facts.rows).due, "scheduled, and their time has come", expected)
 
 
-def _overdue(fact: Overdue | Unknown | None, what: str, expected: str, without: str) -> Outcome:
+def _overdue(facts: Facts, fact: Overdue | Unknown | None, what: str, expected: str) -> Outcome:
     overdue = known(fact)
     if overdue is None:
-        return passed(f"not applicable: the queue has {without}", expected)
+        return passed("not applicable: the queue has no such state, or no such time", expected)
     if not overdue.jobs.found:
         return passed("none", expected)
-    observed = f"{overdue.jobs}: {what} for more than {overdue.grace_seconds} s"
+    observed = f"{overdue.jobs}: {what} for more than {overdue.grace_seconds} s{_paused(facts)}"
     return Outcome("warning", observed, expected, overdue.command)
+
+
+def _paused(facts: Facts) -> str:
+    brake = known(facts.rows).brake
+    return f"; the queue is {brake}" if brake else ""
 
 
 def delayed_pending(facts: Facts) -> Outcome:
@@ -59,11 +64,13 @@ def finished_rows(facts: Facts) -> Outcome:
     if finished is None:
         return passed("not applicable: the queue has no finished jobs", expected)
     if finished.rows >= finished.bound:
-        return Outcome("warning", f"at least {finished.bound} are {finished.state}", expected, finished.command)
+        observed = f"at least {finished.bound} are {finished.state}{_paused(facts)}"
+        return Outcome("warning", observed, expected, finished.command)
     observed = f"{finished.rows} are {finished.state}"
     if finished.live is None or finished.rows < max(FINISHED_LEAST, finished.live + 1):
         return passed(observed, expected)
-    return Outcome("warning", f"{observed}, and {finished.live} are not finished", expected, finished.command)
+    observed = f"{observed}, and {finished.live} are not finished{_paused(facts)}"
+    return Outcome("warning", observed, expected, finished.command)
 
 
 def auto_increment(facts: Facts) -> Outcome:

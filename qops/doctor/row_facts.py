@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Overdue:
-    """Jobs for which the moment of a command has come `grace_seconds` ago or longer, and the command."""
+    """Jobs for which the moment of a command has come `grace_seconds` ago or longer, and what to type."""
 
     jobs: Sample
     grace_seconds: int
@@ -92,7 +92,7 @@ class Attempts:
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What the rows tell. None: the queue has no such thing."""
+    """What the rows tell. None: the queue has no such thing. `brake` says that it is paused, where that is seen."""
 
     expired: Overdue | Unknown | None = None
     due: Overdue | Unknown | None = None
@@ -100,6 +100,7 @@ class RowFacts:
     finished: Finished | Unknown | None = None
     increment: Increment | Unknown | None = None
     attempts: Attempts | Unknown | None = None
+    brake: str | None = None
 
 
 @dataclass(frozen=True)

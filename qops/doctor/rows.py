@@ -15,6 +15,7 @@ from qops.doctor.facts import Unknown
 from qops.doctor.model import advice
 from qops.doctor.row_facts import Attempts, Delayed, Finished, Increment, Overdue, RowFacts, Sample
 from qops.errors import Misconfigured
+from qops.ledger import LedgerMissing, active_brake
 from qops.order import direction
 from qops.privileges import Need
 from qops.statements.common import set_roles
@@ -53,7 +54,9 @@ def read_rows(
     grant: Callable[[Need], str],
 ) -> RowFacts:
     """Return what the rows tell; each part is read with `attempt`, so that none spoils another."""
-    reader = _Reader(connection, queue)
+    brake = attempt(queue, lambda _: _brake(connection, queue))
+    paused = brake if isinstance(brake, str) else None
+    reader = _Reader(connection, queue, paused=paused is not None)
     return RowFacts(
         expired=attempt(queue, lambda _: reader.overdue("running", "lease_until", "requeue --expired")),
         due=attempt(queue, lambda _: reader.overdue("scheduled", "available_at", "promote")),
@@ -61,12 +64,28 @@ def read_rows(
         finished=attempt(queue, lambda _: reader.finished(settings)),
         increment=attempt(queue, lambda _: reader.increment(grant)),
         attempts=attempt(queue, lambda _: reader.attempts()),
+        brake=paused,
     )
 
 
+def _brake(connection: sa.Connection, queue: QueueTable) -> str | None:
+    """Return what a pause says that is in force; a ledger that is out of reach keeps no command from running."""
+    try:
+        brake = active_brake(connection, queue.name)
+    except LedgerMissing:
+        return None
+    return str(brake) if brake else None
+
+
 class _Reader:
-    def __init__(self, connection: sa.Connection, queue: QueueTable) -> None:
-        self.connection, self.queue = connection, queue
+    def __init__(self, connection: sa.Connection, queue: QueueTable, *, paused: bool) -> None:
+        self.connection, self.queue, self.paused = connection, queue, paused
+
+    def _command(self, words: str) -> str:
+        """Return the command line to type; it does nothing while the queue is paused."""
+        settings = self.queue.settings
+        resume = [settings.command("resume")] if self.paused else []
+        return "\n".join([*resume, settings.command(words)])
 
     def overdue(self, state: str, role: str, command: str) -> Overdue | None:
         """Return the jobs of a state whose moment came some time ago, by index where one has it."""
@@ -76,7 +95,7 @@ class _Reader:
         moment = Past(role, GRACE_SECONDS * 1_000_000)
         wanted = queue.columns[role] <= queue.in_time(role, -moment.microseconds)
         walks = [choose_walk(queue, value, by=role, past=moment) for value in queue.states[state]]
-        return Overdue(self._sample(walks, wanted), GRACE_SECONDS, queue.settings.command(command))
+        return Overdue(self._sample(walks, wanted), GRACE_SECONDS, self._command(command))
 
     def delayed(self) -> Delayed | None:
         """Return how many of those that a claim reads first are not to be claimed yet."""
@@ -115,7 +134,7 @@ class _Reader:
         if rows < FINISHED_BOUND:
             states = [state for state in ("pending", "running", "scheduled") if queue.has_state(state)]
             live = sum(self._count(choose_walk(queue, one), rows + 1) for s in states for one in queue.states[s])
-        return Finished(options.state, rows, FINISHED_BOUND, live, queue.settings.command("archive"))
+        return Finished(options.state, rows, FINISHED_BOUND, live, self._command("archive"))
 
     def _finished(self, walk: Walk, past: Past | None) -> int:
         if past is None or walk.steps[0].column is self.queue.columns[past.role]:
@@ -195,7 +214,7 @@ class _Reader:
         limit: Any = queue.settings.max_attempts
         if queue.has("max_attempts"):
             limit = sa.func.coalesce(queue.columns["max_attempts"], limit)
-        used_up = made >= limit
+        used_up = sa.and_(made > 0, made >= limit)  # a job that was never tried is not at its end, whatever its limit
         spent = self._sample(self._claim_order(), used_up, self._order)
         return Attempts(uncounted, spent, self._cure_spent(used_up), f"[queues.{queue.name}]")
 
