@@ -9,7 +9,7 @@ from __future__ import annotations
 TARGET_SECONDS = 0.5  # of a batch; a thousand rows of 300 bytes take a tenth of it
 TARGET_BYTES = 16_000_000  # of the first batch, as far as can be told; an event of the binary log is at most 1 GB
 LEAST = 10  # rows: below, the transaction costs more than what it moves
-REST_FACTOR = 5.0  # rest five times as long as the last batch took: five sixths of the time belong to the workers
+REST_FACTOR = 8.0  # rest eight times as long as the last batch took: eight ninths of the time belong to the workers
 MAX_REST_SECONDS = 1.0
 STRAINED_REST_SECONDS = 2.0  # more at the limit of a throttle, none below half of it: slowing down beats stopping
 

@@ -47,12 +47,12 @@ def test_heavy_rows_begin_with_a_small_batch() -> None:
     assert Pace(1000, 0).size == 1000
 
 
-def test_a_rest_is_five_times_the_batch_and_never_longer_than_a_second() -> None:
+def test_a_rest_is_eight_times_the_batch_and_never_longer_than_a_second() -> None:
     """The rest follows the length of the last batch, within its bound; before the first batch there is none."""
     pace = Pace(1000)
     assert pace.rest(0) == 0
     pace.took(0.1, 1000)
-    assert pace.rest(0) == pytest.approx(0.5)
-    assert pace.rest(0.5) == pytest.approx(0.5 + STRAINED_REST_SECONDS / 2)
+    assert pace.rest(0) == pytest.approx(0.8)
+    assert pace.rest(0.5) == pytest.approx(0.8 + STRAINED_REST_SECONDS / 2)
     pace.took(10, 1000)
     assert pace.rest(0) == MAX_REST_SECONDS
