@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from qops.attributes import is_mariadb_library, name_connection
+from qops.clock import Stop, sleep
 from qops.errors import Misconfigured, Unavailable
 from qops.option_file import DEFAULT_GROUP, OptionFile, look_into
 from qops.url import Address, ssl_mode
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MINIMUM_VERSION = (8, 0, 1)  # the first with SKIP LOCKED
 CONNECT_TIMEOUT_SECONDS = 10
+TOO_MANY = frozenset({1203, 1226})  # an account has as many connections as it may have
+AGAIN_TRIES, AGAIN_SECONDS = 20, 0.05
 ANSWER_SECONDS = 60
 """How long a server may be silent before it counts as lost: frozen, or the network cut without a word. A statement of
 qops ends long before, except DDL that builds an index."""
@@ -83,7 +86,7 @@ class Login:
         connection = self._log_in(driver, arguments)
         if not name_connection(connection, "qops"):
             connection.close()
-            connection = self._log_in(driver, arguments)
+            connection = self._log_in_again(driver, arguments)
         with connection.cursor() as cursor:
             cursor.execute(
                 "SET NAMES utf8mb4, SESSION autocommit = 0, transaction_isolation = 'READ-COMMITTED', "
@@ -105,6 +108,17 @@ class Login:
                 connection.select_db(self.fallback_schema)
                 self.schema = self.fallback_schema
         return connection
+
+    def _log_in_again(self, driver: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the driver is untyped
+        """Connect where the server may not have noticed yet that an account's only connection was closed."""
+        for _ in range(AGAIN_TRIES):
+            try:
+                return self._log_in(driver, arguments)
+            except driver.OperationalError as error:
+                if error.args[0] not in TOO_MANY:
+                    raise
+            sleep(AGAIN_SECONDS, Stop())
+        return self._log_in(driver, arguments)
 
     def identity(self, driver: Any) -> tuple[str | None, str | None]:  # noqa: ANN401 - the driver is untyped
         """Return account and schema as the server knows them, logging in only where no session has been yet.
