@@ -142,7 +142,10 @@ def test_claims_in_transactions_are_right(own: Database) -> None:
     """Workers in transactions, one at work, an application in autocommit and a stranger's table give no finding."""
     own.execute("CREATE TABLE other (id INT PRIMARY KEY)")
     own.execute("INSERT INTO jobs (payload) VALUES ('{}')")
-    update = "UPDATE jobs SET status = 'running', claimed_by = 'w', attempts = attempts + 1, lease_until = NOW(6) + INTERVAL 60 SECOND"
+    update = (
+        "UPDATE jobs SET status = 'running', claimed_by = 'w', attempts = attempts + 1, "
+        "lease_until = NOW(6) + INTERVAL 60 SECOND"
+    )
     with (
         session(own, CLAIM, f"{update} WHERE id = 1", "COMMIT", CLAIM),
         worker(own, "START TRANSACTION", CLAIM, "COMMIT", "SELECT * FROM jobs WHERE id = 1"),
