@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from sqlalchemy import exc
 
-from qops.db import REFUSED, errno
+from qops.db import REFUSED, errno, roll_back
 from qops.errors import QopsError, TryLater, Unavailable
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Lanes:
     def narrow(self) -> None:
         """Leave the run's own connection only: an idle one may be ended by the server."""
         while len(self.lanes) > 1:
-            self.lanes.pop().connection.close()
+            connection = self.lanes.pop().connection
+            roll_back(connection)  # One that is lost would be closed with a traceback.
+            connection.close()
 
     def run(
         self,
