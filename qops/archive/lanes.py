@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from sqlalchemy import exc
 
-from qops.db import REFUSED, errno, roll_back
+from qops.db import REFUSED, errno
 from qops.errors import QopsError, TryLater, Unavailable
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Lanes:
         """Leave the run's own connection only: an idle one may be ended by the server."""
         while len(self.lanes) > 1:
             connection = self.lanes.pop().connection
-            roll_back(connection)  # One that is lost would be closed with a traceback.
+            if not connection.closed and not connection.invalidated:
+                # Nothing is open in it; SQLAlchemy would send ROLLBACK, and complain at length if it is lost.
+                connection.invalidate()
             connection.close()
 
     def run(
