@@ -51,6 +51,16 @@ class Throttle(Protocol):
         """Return why to wait now, or None."""
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Seconds that a run waited for one reason, what was said of it last, and whether waiting alone can end it."""
+
+    reason: str
+    seconds: float
+    message: str
+    curable: bool | None
+
+
 @dataclass
 class Waits:
     """How long a run has waited for what, in seconds by the reason's name, and the last that was said of each."""
@@ -67,6 +77,13 @@ class Waits:
     def total(self) -> float:
         """All seconds."""
         return sum(self.seconds.values(), 0.0)
+
+    def by_reason(self) -> tuple[Wait, ...]:
+        """Return the waits, one a reason."""
+        return tuple(
+            Wait(name, round(seconds, 3), self.last[name].message, self.last[name].curable)
+            for name, seconds in self.seconds.items()
+        )
 
 
 def pressure_of(value: float, limit: float) -> float:

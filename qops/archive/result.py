@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from qops.settings import Database
-    from qops.throttle import Waits
+    from qops.throttle import Wait
 
 
 @dataclass(frozen=True)
@@ -50,30 +50,12 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Seconds that a run waited for one reason, what was said of it last, and whether waiting alone can end it."""
-
-    reason: str
-    seconds: float
-    message: str
-    curable: bool | None
-
-
-@dataclass(frozen=True)
 class Standing:
     """How one throttle stands now, and whether a run would wait for it."""
 
     reason: str
     waits: bool
     message: str
-
-
-def waits(waited: Waits) -> tuple[Wait, ...]:
-    """Return the waits of a run, by reason."""
-    return tuple(
-        Wait(name, round(seconds, 3), waited.last[name].message, waited.last[name].curable)
-        for name, seconds in waited.seconds.items()
-    )
 
 
 @dataclass(frozen=True)

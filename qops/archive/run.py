@@ -12,7 +12,7 @@ from qops.ahead import Place, look_ahead
 from qops.archive.batch import Batch, move_batch
 from qops.archive.lanes import Lanes
 from qops.archive.plan import count_undated, make_plan
-from qops.archive.result import Options, Refused, Result, waits
+from qops.archive.result import Options, Refused, Result
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic
@@ -130,7 +130,7 @@ class Run:
             undated=self.undated,
             refused=tuple(self.refused),
             throttled_seconds=round(waited.total, 3),
-            throttles=waits(waited),
+            throttles=waited.by_reason(),
             stopped_by=why_stopped(ending, self.reached),
             elapsed_seconds=ending.seconds,
             retries=self.rounds.retries,

@@ -84,7 +84,7 @@ def _report(result: Result, older_than: float | None) -> Report:
     for number, one, several in notes:
         if number:
             lines.append(f"  {words(number).rpartition(' ')[0]} {one if number == 1 else several}")
-    lines += [f"  waited {wait['seconds']:.1f} s for {wait['reason']}" for wait in result.throttles]
+    lines += [f"  waited {wait.seconds:.1f} s for {wait.reason}" for wait in result.throttles]
     tables = []
     if result.refused:
         tables.append(Table(("id", "reason"), tuple((row["id"], row["reason"]) for row in result.refused), "refused"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qops.settings import Database
-    from qops.throttle import Waits
+    from qops.throttle import Wait, Waits
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Result:
     undated: Count = 0
     refused: list[dict[str, Any]] = field(default_factory=list)
     throttled_seconds: float = 0.0
-    throttles: list[dict[str, Any]] = field(default_factory=list)
+    throttles: tuple[Wait, ...] = ()
     stopped_by: str = "done"
     elapsed_seconds: float = 0.0
     dry_run: bool = False
@@ -92,15 +92,7 @@ class Result:
     def add_waits(self, waited: Waits) -> None:
         """Note how long the run waited, and for what."""
         self.throttled_seconds = round(waited.total, 3)
-        self.throttles = [
-            {
-                "reason": name,
-                "seconds": round(seconds, 3),
-                "message": waited.last[name].message,
-                "curable": waited.last[name].curable,
-            }
-            for name, seconds in waited.seconds.items()
-        ]
+        self.throttles = waited.by_reason()
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document, docs/json.md."""

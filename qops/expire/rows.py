@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from qops.expire.result import Batch
 from qops.isolate import Unequal, each_or_all
-from qops.pick import pick
+from qops.pick import Found, lock, pick
 from qops.statements import expire as st
 from qops.statements.common import delete_ids
-from qops.statements.walk import Past, Walk, choose_walk, count_meeting, lock_rows
+from qops.statements.walk import Past, Walk, choose_walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,11 +66,9 @@ def _pick_slice(
     """Read the next jobs by id, whatever their age, and lock the old ones among them."""
     rows = _slice(connection, archive, walk, key[0] if key else None, limit)
     old = [id_ for id_, is_old in rows if is_old]
-    ids = list(connection.execute(lock_rows(archive, walk, old)).scalars()) if old else []
-    missing = sorted(set(old) - set(ids))
-    locked = connection.execute(count_meeting(archive, walk, missing)).scalar_one() if missing else 0
+    picked = lock(connection, archive, walk, Found(old))
     undated = sum(is_old is None for _, is_old in rows)
-    return Batch((rows[-1][0],) if rows else None, len(rows), locked, undated), ids
+    return Batch((rows[-1][0],) if rows else None, len(rows), picked.locked, undated), picked.ids
 
 
 def _slice(
