@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,8 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def confirm(what: str, count: Callable[[], Count], *, yes: bool, always: bool = False) -> None:
-    """Ask on a terminal when `count()` jobs, more than one, would change; the default answer is no.
+@dataclass(frozen=True)
+class Plan:
+    """What would change: how many jobs, and lines that tell which, and which will not and why."""
+
+    jobs: Count
+    lines: tuple[str, ...] = ()
+
+
+def confirm(what: str, plan: Callable[[], Plan], *, yes: bool, always: bool = False) -> None:
+    """Show the plan and ask on a terminal when more than one job would change; the default answer is no.
 
     Without a terminal the command proceeds, unless it must `always` be confirmed: then more than one job needs
     --yes (UsageError). Raises Declined on the answer no.
@@ -26,11 +35,14 @@ def confirm(what: str, count: Callable[[], Count], *, yes: bool, always: bool = 
     terminal = sys.stdin is not None and sys.stdin.isatty()
     if not terminal and not always:
         return
-    number = count()
+    planned = plan()
+    number = planned.jobs
     if least(number) <= 1:
         return
     if not terminal:
         raise UsageError(f"this changes {words(number)}: {what}; confirm it with --yes")
+    for line in planned.lines:
+        typer.echo(line, err=True)
     try:
         with interruptible():
             agreed = typer.confirm(f"{what}: {words(number)}?", default=False, err=True)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qops.cli.command import Invocation
-from qops.cli.confirm import confirm
+from qops.cli.confirm import Plan, confirm
 from qops.cli.options import Batch, DryRun, Yes, duration_option
 from qops.report import Report, Table
 
 if TYPE_CHECKING:
-    from qops.counting import Count
     from qops.expire.result import Result
 
 
@@ -56,11 +55,11 @@ def expire(  # noqa: PLR0913 - one parameter an option
     server, settings = invocation.server(), invocation.settings.queue
     with stop_on_signals() as stop:
 
-        def count() -> Count:
-            return run(server, settings, replace(options, dry_run=True), stop, invocation.events).expired
+        def plan() -> Plan:
+            return Plan(run(server, settings, replace(options, dry_run=True), stop, invocation.events).expired)
 
         if older_than is not None and not dry_run:
-            confirm(f"delete archived jobs of queue {settings.name!r} for good", count, yes=yes)
+            confirm(f"delete archived jobs of queue {settings.name!r} for good", plan, yes=yes)
         result = run(server, settings, options, stop, invocation.events)
     return _report(result, options.older_than)
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qops.cli.command import Invocation
-from qops.cli.confirm import confirm
+from qops.cli.confirm import Plan, confirm
 from qops.cli.options import Batch, DryRun, Limit, Progress, Reason, Yes
 from qops.errors import UsageError
 from qops.report import Report, Table
 
 if TYPE_CHECKING:
-    from qops.counting import Count
     from qops.requeue.result import Result
 
 
@@ -59,8 +58,8 @@ def requeue(  # noqa: PLR0913 - one parameter an option
     server, settings = invocation.server(), invocation.settings.queue
     with stop_on_signals() as stop:
 
-        def plan() -> Count:
-            return run(server, settings, replace(options, dry_run=True), stop, invocation.events).requeued
+        def plan() -> Plan:
+            return Plan(run(server, settings, replace(options, dry_run=True), stop, invocation.events).requeued)
 
         if not dry_run:
             confirm(f"requeue jobs of queue {settings.name!r}", plan, yes=yes, always=reset_attempts)

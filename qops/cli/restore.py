@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from qops.cli.command import Invocation
-from qops.cli.confirm import confirm
+from qops.cli.confirm import Plan, confirm
 from qops.cli.options import Yes
 from qops.report import Report, Table
 
@@ -32,7 +32,7 @@ def restore(
     with stop_on_signals() as stop:
         confirm(
             f"bring archived jobs of queue {settings.name!r} back as pending",
-            lambda: count_found(server, settings, options),
+            lambda: Plan(count_found(server, settings, options)),
             yes=yes,
         )
         result = run(server, settings, options, stop, invocation.events)
