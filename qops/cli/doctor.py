@@ -45,6 +45,13 @@ def _list(checks: list[Check]) -> Report:
 
 def _explain(check: Check) -> Report:
     document = {"id": check.id, "title": check.title, "severity": check.severity, "why": check.why}
+    document |= {"how": check.how, "cure": check.cure}
     rests = f"Means nothing while these fail: {', '.join(check.after)}." if check.after else ""
-    lines = [f"{check.id}: {check.title} ({check.severity})", check.why, *([rests] if rests else [])]
+    lines = [
+        f"{check.id}: {check.title} ({check.severity})",
+        check.why,
+        f"Observed by: {check.how}",
+        f"Cure: {check.cure}",
+        *([rests] if rests else []),
+    ]
     return Report(document | {"after": list(check.after)}, lines=tuple(lines))

@@ -75,6 +75,14 @@ CHECKS = (
         "copies those: the archiver refuses.",
         foreign_keys,
         TABLE,
+        how=(
+            "information_schema.innodb_foreign with PROCESS, else information_schema.referential_constraints, which "
+            "shows all only to an account that may read every schema."
+        ),
+        cure=(
+            "ALTER TABLE of the child that makes the foreign key restrict; or archive --allow-cascade, which accepts "
+            "what happens to its rows."
+        ),
     ),
     Check(
         "triggers",
@@ -84,5 +92,7 @@ CHECKS = (
         "alter what is copied, or fill the archive a second time.",
         triggers,
         TABLE,
+        how="information_schema.triggers of the queue's table and its archive; needs TRIGGER on both.",
+        cure="DROP TRIGGER, or [doctor] skip for one that is needed.",
     ),
 )

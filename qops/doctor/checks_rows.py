@@ -127,6 +127,11 @@ CHECKS = (
         "Nobody works on a running job whose lease has passed, and nobody can claim it until it is put back.",
         expired_leases,
         TIMED,
+        how=(
+            "The first rows of the running state along an index, at most 1,000 of each value; needs SELECT on the "
+            "table."
+        ),
+        cure="qops requeue --expired now, and regularly.",
     ),
     Check(
         "scheduled-promotion",
@@ -135,6 +140,11 @@ CHECKS = (
         "Claims see pending jobs only: a scheduled one that nobody promotes is never done.",
         scheduled_promotion,
         TIMED,
+        how=(
+            "The first rows of the scheduled state along an index, at most 1,000 of each value; needs SELECT on the "
+            "table."
+        ),
+        cure="qops promote now, and regularly.",
     ),
     Check(
         "delayed-pending",
@@ -144,6 +154,8 @@ CHECKS = (
         "long.",
         delayed_pending,
         TIMED,
+        how="The first 1,000 pending rows in the claim's order; needs SELECT on the table.",
+        cure="Enqueue such jobs as scheduled; an UPDATE that is printed moves those that are there.",
     ),
     Check(
         "finished-rows",
@@ -153,6 +165,11 @@ CHECKS = (
         "every report take longer.",
         finished_rows,
         TIMED,
+        how=(
+            "A count along an index that ends at 100,000 rows, of what qops archive would move with the options in "
+            "qops.toml; needs SELECT on the table."
+        ),
+        cure="qops archive now, and regularly.",
     ),
     Check(
         "auto-increment",
@@ -162,6 +179,10 @@ CHECKS = (
         "job at all.",
         auto_increment,
         TABLE,
+        how="The table's next id in information_schema.tables and the archive's highest; needs SELECT on both tables.",
+        cure=(
+            "ALTER TABLE … AUTO_INCREMENT above the archive's highest id; a wider type where the ids come to their end."
+        ),
     ),
     Check(
         "attempts-counted",
@@ -171,5 +192,10 @@ CHECKS = (
         "back to pending with its attempts used up.",
         attempts_counted,
         TABLE,
+        how="The first 1,000 running and pending rows along an index; needs SELECT on the table.",
+        cure=(
+            "Add 1 in the workers' claim, or attempts_counted in qops.toml; an UPDATE that is printed gives up on "
+            "jobs at their limit."
+        ),
     ),
 )

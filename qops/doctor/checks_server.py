@@ -195,6 +195,11 @@ CHECKS = (
         "Relatives of MySQL speak its protocol and lack what a queue relies on: SKIP LOCKED with MySQL's error codes, "
         "data_lock_waits, visible index directions.",
         server_version,
+        how="VERSION() and @@version_comment, read before anything that only MySQL has; needs no privilege.",
+        cure=(
+            "Connect to MySQL 8.0.1 or later; a version whose lock tables stall the server is upgraded within its "
+            "series."
+        ),
     ),
     Check(
         "isolation-level",
@@ -203,6 +208,10 @@ CHECKS = (
         "At REPEATABLE READ, MySQL's default, a claim locks the gaps beside its rows: enqueuing waits for claims, an "
         "empty queue is locked as a whole, and any plain SELECT holds up purge until its transaction ends.",
         isolation_level,
+        how="@@GLOBAL.transaction_isolation; needs no privilege.",
+        cure=(
+            "SET PERSIST of READ COMMITTED for all new sessions; sessions that are open keep the level that they have."
+        ),
     ),
     Check(
         "worker-isolation",
@@ -211,6 +220,14 @@ CHECKS = (
         "A session can differ from the server's default. One worker at REPEATABLE READ is enough to block those who "
         "enqueue.",
         worker_isolation,
+        how=(
+            "performance_schema: the last statements of each session, its metadata locks, and the isolation level of "
+            "its last transaction; needs SELECT on performance_schema."
+        ),
+        cure=(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED in the workers after they connect, or the "
+            "server's default and new connections."
+        ),
     ),
     Check(
         "binlog-format",
@@ -219,6 +236,8 @@ CHECKS = (
         "With statement-based logging InnoDB refuses every write at READ COMMITTED, and every FOR UPDATE as well, with "
         "error 1665.",
         binlog_format,
+        how="@@GLOBAL.log_bin and @@GLOBAL.binlog_format; needs no privilege.",
+        cure="SET PERSIST of ROW, and new connections: those that are open keep the format that they have.",
     ),
     Check(
         "read-only",
@@ -226,6 +245,11 @@ CHECKS = (
         "critical",
         "On a replica neither workers nor qops can lock or change a job; GET_LOCK works there and protects nothing.",
         read_only,
+        how="@@GLOBAL.read_only, super_read_only and innodb_read_only; needs no privilege.",
+        cure=(
+            "Connect to the source that takes the writes; where this is it, whoever runs the server ends the read- "
+            "only state."
+        ),
     ),
     Check(
         "sql-mode",
@@ -233,6 +257,11 @@ CHECKS = (
         "warning",
         "Without it MySQL cuts what does not fit, an error text or a worker's name, and tells nobody.",
         sql_mode,
+        how="@@GLOBAL.sql_mode; needs no privilege.",
+        cure=(
+            "SET PERSIST of the same modes with STRICT_TRANS_TABLES added, once no application relies on values being "
+            "cut."
+        ),
     ),
     Check(
         "deadlock-logging",
@@ -240,6 +269,8 @@ CHECKS = (
         "warning",
         "Deadlocks of a busy queue fill the error log; the counters in performance_schema say how many there are.",
         deadlock_logging,
+        how="@@GLOBAL.innodb_print_all_deadlocks; needs no privilege.",
+        cure="SET PERSIST of OFF; the counters of deadlocks stay.",
     ),
     Check(
         "performance-schema",
@@ -247,6 +278,8 @@ CHECKS = (
         "warning",
         "Where performance_schema is OFF, its lock tables are empty, which looks like a server without lock waits.",
         performance_schema,
+        how="@@GLOBAL.performance_schema; needs no privilege.",
+        cure="performance_schema = ON in the server's option file, and a restart.",
     ),
     Check(
         "purge-lag",
@@ -255,6 +288,11 @@ CHECKS = (
         "Index entries of finished jobs stay until purge removes them, and every claim steps over them: 50,000 of them "
         "made a claim 40 times slower.",
         purge_lag,
+        how=(
+            "SHOW ENGINE INNODB STATUS for the numbers, information_schema.innodb_trx for who holds the oldest read "
+            "view; needs PROCESS."
+        ),
+        cure="End the transaction that holds the read view, with its owner's consent: KILL and its connection.",
     ),
     Check(
         "long-transactions",
@@ -263,5 +301,7 @@ CHECKS = (
         "A transaction that stays open keeps its row locks, holds up ALTER TABLE and everybody behind it, and at "
         "REPEATABLE READ stops purge.",
         long_transactions,
+        how="information_schema.innodb_trx, with performance_schema for the last statement of each; needs PROCESS.",
+        cure="KILL of each connection that is named, with its owner's consent; or commit in the application.",
     ),
 )

@@ -113,6 +113,11 @@ CHECKS = (
         "In autocommit the lock of SELECT … FOR UPDATE is gone when the answer arrives: two workers get the same job, "
         "without an error.",
         autocommit_claims,
+        how=(
+            "performance_schema: the last statements of each session that were transactions of their own; needs "
+            "SELECT on performance_schema."
+        ),
+        cure="Claim inside a transaction, or without autocommit, in the workers.",
     ),
     Check(
         "worker-time-zone",
@@ -122,5 +127,13 @@ CHECKS = (
         "for hours, and its jobs are late or early.",
         worker_time_zone,
         ("clock",),
+        how=(
+            "performance_schema: the last statements of each session that have a time in them, and its time_zone; "
+            "needs SELECT on performance_schema."
+        ),
+        cure=(
+            "SET SESSION time_zone in the workers after they connect, or UTC_TIMESTAMP in their statements, or "
+            "another clock in qops.toml."
+        ),
     ),
 )

@@ -136,6 +136,8 @@ CHECKS = (
         "(1205) InnoDB undoes the statement alone unless innodb_rollback_on_timeout is ON: a worker that commits "
         "then commits half of its work.",
         lock_wait_timeout,
+        how="@@GLOBAL.innodb_lock_wait_timeout, lock_wait_timeout and innodb_rollback_on_timeout; needs no privilege.",
+        cure="SET PERSIST of a shorter innodb_lock_wait_timeout; or in the workers' sessions alone.",
     ),
     Check(
         "deadlock-detection",
@@ -144,6 +146,8 @@ CHECKS = (
         "Without detection the sessions of a deadlock wait for innodb_lock_wait_timeout, and all who need their rows "
         "wait behind them.",
         deadlock_detection,
+        how="@@GLOBAL.innodb_deadlock_detect; needs no privilege.",
+        cure="SET PERSIST of ON.",
     ),
     Check(
         "purge-counter",
@@ -152,6 +156,8 @@ CHECKS = (
         "Monitoring that reads a counter which is off sees the last value that it had, for ever, while every claim "
         "gets slower.",
         purge_counter,
+        how="The status of trx_rseg_history_len in information_schema.innodb_metrics; needs PROCESS.",
+        cure="SET GLOBAL innodb_monitor_enable; for good in the server's option file.",
     ),
     Check(
         "tls",
@@ -160,6 +166,8 @@ CHECKS = (
         "Without TLS everybody on the way reads the jobs, and can change them. The client library of MariaDB, which "
         "many systems link, does not encrypt unless it is told to.",
         tls,
+        how="Ssl_cipher of this very connection, and from where the server sees it come; needs no privilege.",
+        cure="ssl_mode and ssl_ca in qops's URL, and the like in the workers'.",
     ),
     Check(
         "replication",
@@ -168,5 +176,14 @@ CHECKS = (
         "Row locks are known to one server only: workers on two that take writes claim the same job, and one of them "
         "fails at COMMIT. A replica that is broken makes qops archive and qops expire wait for nothing.",
         replication,
+        how=(
+            "@@GLOBAL.wsrep_on and group_replication_single_primary_mode, the members in performance_schema, and SHOW "
+            "REPLICA STATUS on each server of [replicas]; needs SELECT on performance_schema where the group has "
+            "several primaries, and REPLICATION CLIENT on the replicas."
+        ),
+        cure=(
+            "One node for all who write, or the group's single-primary mode; a replica that stands still is started "
+            "again or taken out of [replicas]."
+        ),
     ),
 )

@@ -200,6 +200,11 @@ CHECKS = (
         "Claims rest on row locks, which only InnoDB has; and a role or state that the table does not have is found "
         "out here rather than in the middle of a run.",
         storage_engine,
+        how="information_schema.tables and columns, compared with qops.toml; needs any privilege on the table.",
+        cure=(
+            "qops init creates a table that is missing; ALTER TABLE to InnoDB rewrites one of another engine; "
+            "qops.toml or the table is changed where they do not fit."
+        ),
     ),
     Check(
         "primary-key",
@@ -209,6 +214,8 @@ CHECKS = (
         "and replicas and groups cannot apply its changes.",
         primary_key,
         TABLE,
+        how="information_schema.statistics; needs any privilege on the table.",
+        cure="ALTER TABLE that adds the key online; it ends with an error where ids are there twice.",
     ),
     Check(
         "claim-index",
@@ -218,6 +225,14 @@ CHECKS = (
         "LOCKED finds nothing to claim.",
         claim_index,
         TABLE,
+        how=(
+            "information_schema.statistics: columns, directions and visibility of each index; needs any privilege on "
+            "the table."
+        ),
+        cure=(
+            "CREATE INDEX in the claim's order, online, as qops init --repair does it; or ALTER INDEX that makes an "
+            "invisible one visible."
+        ),
     ),
     Check(
         "claim-plan",
@@ -226,6 +241,11 @@ CHECKS = (
         "An index helps only if it is chosen. The plan of the real claim statement tells; its row estimate does not.",
         claim_plan,
         (*TABLE, "clock", "claim-index"),
+        how="EXPLAIN of the claim as the Worker class sends it; needs SELECT and UPDATE or DELETE on the table.",
+        cure=(
+            "One value for the ready state, or fresh statistics with ANALYZE TABLE; the statement to try it with is "
+            "printed."
+        ),
     ),
     Check(
         "lease-index",
@@ -234,6 +254,8 @@ CHECKS = (
         "Without it every look for expired jobs reads all running ones, and reapers of your own lock them.",
         lease_index,
         TABLE,
+        how="information_schema.statistics; needs any privilege on the table.",
+        cure="CREATE INDEX, online, as qops init --repair does it.",
     ),
     Check(
         "archive-index",
@@ -242,6 +264,8 @@ CHECKS = (
         "Without it archiving by age reads every finished job each time, also when none is old enough.",
         archive_index,
         TABLE,
+        how="information_schema.statistics; needs any privilege on the table.",
+        cure="CREATE INDEX, online, as qops init --repair does it.",
     ),
     Check(
         "archive-drift",
@@ -250,6 +274,14 @@ CHECKS = (
         "A difference between queue and archive could lose or change data, so qops archive refuses to run with one.",
         archive_drift,
         TABLE,
+        how=(
+            "information_schema.tables, columns and statistics of the queue's table, its archive and qops_runs, as "
+            "qops init compares them; needs any privilege on each."
+        ),
+        cure=(
+            "qops init for a table that is missing, qops init --repair for what can be added online, and the "
+            "statements that are printed for the rest."
+        ),
     ),
     Check(
         "clock",
@@ -258,6 +290,11 @@ CHECKS = (
         "A DATETIME written by a session in another time zone is hours off: leases expire at once or never.",
         clock,
         TABLE,
+        how=(
+            "The types of the time columns in information_schema.columns, and clock in qops.toml; needs any privilege "
+            "on the table."
+        ),
+        cure="clock in qops.toml, which says what the times in the table mean.",
     ),
     Check(
         "privileges",
@@ -267,5 +304,10 @@ CHECKS = (
         "while the role is not active.",
         privileges,
         ("read-only", "clock"),
+        how=(
+            "EXPLAIN of the statements of each command, which asks for their privileges and changes nothing; needs "
+            "none of its own."
+        ),
+        cure="The GRANT for each privilege that is missing, or SET DEFAULT ROLE where a role has it.",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from qops.doctor.facts import Unknown
@@ -45,7 +45,8 @@ class Check:
     """A question about the server or the queue, with a stable id.
 
     `severity` is the worst it can find, `why` what happens to those who do not know, `after` the checks that
-    must not have failed for this one to mean anything.
+    must not have failed for this one to mean anything. `how` says in one sentence which view or statement tells and
+    which privilege that needs, `cure` in words what a remedy looks like.
     """
 
     id: str
@@ -54,6 +55,8 @@ class Check:
     why: str
     test: Callable[[Facts], Outcome]
     after: tuple[str, ...] = ()
+    how: str = field(kw_only=True)
+    cure: str = field(kw_only=True)
 
 
 @dataclass(frozen=True)
