@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dev.server import private_server
+from qops.doctor.audit import CHECKS
 from tests.accounts import account
 from tests.conftest import Database, fresh_database, run_here
-from tests.queues import fill, init
+from tests.queues import fill, init, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ALL_FOUR = "SELECT, INSERT, UPDATE, DELETE"
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -212,3 +214,42 @@ def test_an_account_that_sees_no_server_is_unavailable(database: Database) -> No
     """A login that the server refuses is exit 69, not a finding."""
     ran = run_here("doctor", "--url", replace(database, user="nobody", password="x").url, "--format", "json")
     assert ran.code == 69
+
+
+def test_columns_out_of_sight_are_not_taken_for_missing(queue: Database, tmp_path: Path) -> None:
+    """Where some columns may not be read, nothing about the table passes as not applicable, and the GRANT helps."""
+    config = ("--config", str(write_config(tmp_path, "[queues.jobs]\n")))
+    of_the_table = {check.id for check in CHECKS if "storage-engine" in (check.id, *check.after)} - {"privileges"}
+    seen = "id, status, priority"
+    with account(
+        queue, f"SELECT ({seen}), UPDATE (status) ON {{db}}.jobs", f"{ALL_FOUR} ON {{db}}.qops_runs"
+    ) as limited:
+        result = {check["id"]: check for check in examine(limited, *config)["checks"]}
+        assert {id_ for id_ in of_the_table if result[id_]["status"] == "pass"} == set()
+        assert {result[id_]["remedy"].partition(" TO ")[0] for id_ in of_the_table} == {
+            f"GRANT SELECT ON `{queue.name}`.`jobs`"
+        }
+        assert "requeue" in reported(result["privileges"])
+        assert run_here("requeue", "--expired", "--url", limited.url, *config).code == PRIVILEGE_MISSING
+        queue.execute(result["clock"]["remedy"].removesuffix(";"))
+        after = {check["id"]: check["status"] for check in examine(limited, *config)["checks"]}
+        assert {id_ for id_ in of_the_table if after[id_] == "unknown"} == {
+            "archive-drift",
+            "auto-increment",
+            "foreign-keys",
+            "triggers",
+        }
+
+
+def test_an_archive_out_of_sight_is_not_taken_for_missing(queue: Database) -> None:
+    """Who may use the table alone cannot tell whether there is an archive: the drift is unknown, with both GRANTs."""
+    with account(queue, f"{ALL_FOUR} ON {{db}}.jobs") as limited:
+        (drift,) = examine(limited, "--only", "archive-drift")["checks"]
+        assert drift["status"] == "unknown"
+        grants = drift["remedy"].splitlines()
+        assert [line.partition(" TO ")[0] for line in grants] == [
+            f"GRANT SELECT ON `{queue.name}`.`{name}`" for name in ("jobs_archive", "qops_runs")
+        ]
+        for line in grants:
+            queue.execute(line.removesuffix(";"))
+        assert examine(limited, "--only", "archive-drift")["verdict"] == "ok"

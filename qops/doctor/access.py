@@ -138,6 +138,8 @@ class _Probe:
             ("archive", "table"): self._archive_live,
             ("archive", "archive"): lambda: self._archive_copies(need),
             ("requeue", "table"): self._requeue,
+            ("restore", "table"): lambda: [_whole(self.queue.table), *self._plain(need)],
+            ("restore", "archive"): lambda: [_whole(self.queue.archive), *self._plain(need)],
             ("worker", "table"): self._worker,
         }.get((command, need.on))
         return special() if special else self._plain(need)
@@ -160,6 +162,7 @@ class _Probe:
         queue = self.queue
         count = queue.settings.attempts_counted == "requeue"
         statements: list[Any] = [
+            _whole(queue.table),
             sa.select(queue.id, *requeue.situation(queue)),
             requeue.put_back(queue, _IDS, count_attempt=count, reset_attempts=False),
         ]
@@ -193,6 +196,11 @@ class _Probe:
             "DELETE": sa.delete(table).where(column.is_(None)),
         }
         return [statements[word.strip()] for word in need.privileges.split(",") if word.strip() in statements]
+
+
+def _whole(table: sa.Table) -> sa.Select[Any]:
+    """Return what `require_whole` asks."""
+    return sa.select(sa.text("*")).select_from(table)
 
 
 _LEDGER = bare_table(LEDGER_TABLE, dict.fromkeys(("id", "command", "queue", "finished_at")))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
 
-from qops.columns import TIMES, quoted
+from qops.columns import TIMES, quoted, require_whole
 from qops.db import (
     DENIED,
     INTERRUPTED,
@@ -46,11 +46,11 @@ from qops.doctor.history import read_autocommit_claims, read_clock_uses
 from qops.doctor.links import read_links
 from qops.doctor.rows import read_rows
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
-from qops.doctor.tables import read_drift, read_indexes, read_table_facts
+from qops.doctor.tables import read_drift, read_indexes, read_table_facts, why_hidden
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
-from qops.privileges import Need, grant
+from qops.privileges import LEDGER_TABLE, Need, grant
 from qops.purge import describe_connections, read_purge, read_transactions
 from qops.queue import QueueTable, load
 from qops.statements.worker import select_claim
@@ -120,8 +120,11 @@ class _Collector:
         """Collect everything."""
         server = self._server()
         variables = self.attempt(self._variables)
-        queue, table = self._queue()
-        indexes = self._of(queue, lambda q: read_indexes(self.connection, q))
+        loaded, table = self._queue()
+        indexes = self._of(loaded, lambda q: read_indexes(self.connection, q))
+        queue = self._of(loaded, self._whole)
+        if isinstance(queue, Unknown) and isinstance(loaded, QueueTable) and not self.blocked:
+            table = indexes = queue
         sessions = self._sessions(variables)
         purge = self.attempt(lambda: read_purge(self.connection))
         return Facts(
@@ -139,7 +142,7 @@ class _Collector:
             purge=purge,
             transactions=self.attempt(self._transactions, PROCESS),
             sessions=sessions,
-            access=self._access(queue),
+            access=self._access(loaded),
             roles=self.attempt(self._roles),
             autocommit_claims=self._in_history(variables, read_autocommit_claims),
             clock_uses=self._in_history(variables, read_clock_uses),
@@ -181,6 +184,11 @@ class _Collector:
             return self.attempt(lambda: read(queue), READ)
         except Misconfigured as error:
             return Unknown(str(error))
+
+    def _whole(self, queue: QueueTable) -> QueueTable:
+        """Return the queue where this account sees all of it: a column or index out of sight looks like none."""
+        require_whole(self.connection, queue.table)
+        return queue
 
     def _server(self) -> ServerFacts:
         row = self.connection.execute(statement("server_identity")).one()
@@ -228,7 +236,16 @@ class _Collector:
             return table
         if self.blocked:
             return self.blocked
-        return self.attempt(lambda: read_drift(self.connection, self.settings.queue), READ)
+        return self.attempt(lambda: self._hidden() or read_drift(self.connection, self.settings.queue), READ)
+
+    def _hidden(self) -> Unknown | None:
+        """Return which of the other tables this account may not read: it cannot tell these from missing ones."""
+        refusals = {}
+        for on, name in (("archive", self.settings.queue.archive_table), ("ledger", LEDGER_TABLE)):
+            refusal = why_hidden(self.connection, name)
+            if refusal:
+                refusals[self._grant(Need("SELECT", on, "compare it"))] = refusal
+        return Unknown("; ".join(refusals.values()), "\n".join(refusals)) if refusals else None
 
     def _plan(self, queue: QueueTable) -> PlanFacts:
         claim = select_claim(queue).params(limit=1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qops.children import Children, find_children
 from qops.db import quote_name, statement
 from qops.doctor.row_facts import ChildFacts, LinkFacts, TriggerFacts
+from qops.doctor.tables import why_hidden
 from qops.privileges import Need
 from qops.triggers import Trigger, read_triggers, why_triggers_refuse
 
@@ -58,8 +59,13 @@ def _restrict(connection: sa.Connection, schema: str, table: str) -> Iterator[tu
 
 def _triggers(connection: sa.Connection, queue: QueueTable, grant: Callable[[Need], str]) -> TriggerFacts:
     names = {"schema": queue.schema, "table": queue.table.name, "archive": queue.archive.name}
-    found = read_triggers(connection.execute(statement("archive_pair"), names).all())
+    pair = connection.execute(statement("archive_pair"), names).all()
+    found = read_triggers(pair)
     unsure = [row.name for row in connection.execute(statement("sees_triggers"), names) if not row.sure]
+    if all(row.name.lower() != queue.archive.name.lower() for row in pair) and why_hidden(
+        connection, queue.archive.name
+    ):
+        unsure.append(queue.archive.name)
     mine = queue.table.name.lower()
     hidden = {name: "table" if name.lower() == mine else "archive" for name in unsure}
     archive_by = queue.settings.archive_by

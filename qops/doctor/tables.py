@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qops.db import quote_name
+from sqlalchemy import exc
+
+from qops.columns import bare_table, require_whole
+from qops.db import DENIED, NO_SUCH_TABLE, errno, prose, quote_name
 from qops.doctor.facts import Drift, DriftFacts, IndexFacts, TableFacts, Unknown, Wanted
 from qops.errors import Misconfigured
 from qops.schema import ddl
@@ -110,6 +113,18 @@ def _show(schema: str, found: SchemaFacts, index: Index) -> str:
 
 def _drop(schema: str, found: SchemaFacts, index: Index) -> str:
     return f"DROP INDEX {quote_name(index.name)} ON {quote_name(schema)}.{quote_name(found.name)};"
+
+
+def why_hidden(connection: sa.Connection, name: str) -> str | None:
+    """Return the server's refusal where this account may not read all of a table, or not know whether there is one."""
+    try:
+        require_whole(connection, bare_table(name))
+    except exc.DBAPIError as error:
+        if errno(error) in DENIED:
+            return prose(error)
+        if errno(error) != NO_SUCH_TABLE:
+            raise
+    return None
 
 
 def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts | Unknown:
