@@ -78,6 +78,7 @@ def test_workers_at_work_are_no_finding(queue: Database) -> None:
         assert findings(examine(queue)) == {}
 
 
+@pytest.mark.breaks("foreign-keys")
 @pytest.mark.parametrize(("action", "word"), [("CASCADE", "CASCADE"), ("SET NULL", "SET NULL")])
 @pytest.mark.parametrize("parent", ["jobs", "jobs_archive"])
 def test_a_child_whose_rows_change_is_found_and_made_to_restrict(
@@ -126,6 +127,7 @@ def test_a_child_whose_columns_are_out_of_sight_is_found(queue: Database) -> Non
         assert all(line.startswith("-- ") for line in check["remedy"].splitlines())
 
 
+@pytest.mark.breaks("triggers")
 @pytest.mark.parametrize(
     ("trigger", "status"),
     [(COPY_TRIGGER, "critical"), (AUDIT_TRIGGER, "warning"), (ARCHIVE_TRIGGER, "warning")],
@@ -159,6 +161,7 @@ def test_triggers_that_cannot_be_seen_are_unknown(queue: Database) -> None:
         assert findings(examine(limited, "--only", "triggers")) == {"triggers": "warning"}
 
 
+@pytest.mark.breaks("expired-leases")
 def test_expired_leases_are_found_and_put_back(queue: Database) -> None:
     """Running jobs whose lease passed a minute ago are a warning that names them; those of a moment ago are not."""
     fill(queue, 3, status="'running'", claimed_by="'w'", attempts="1", lease_until="NOW(6) - INTERVAL 10 SECOND")
@@ -170,6 +173,7 @@ def test_expired_leases_are_found_and_put_back(queue: Database) -> None:
     assert f"3 (id {first}, {first + 1}, {first + 2})" in found["observed"]
 
 
+@pytest.mark.breaks("scheduled-promotion")
 def test_scheduled_jobs_that_nobody_promotes_are_found_and_promoted(queue: Database) -> None:
     """Scheduled jobs that have been due for a minute are a warning; later ones and those due a moment ago are not."""
     fill(queue, 3, status="'scheduled'", available_at="NOW(6) + INTERVAL (n - 2) * 30 SECOND")
@@ -189,6 +193,7 @@ def test_a_pause_is_told_where_it_is_the_cause(queue: Database) -> None:
     assert found["remedy"].splitlines() == ["qops resume", "qops promote"]
 
 
+@pytest.mark.breaks("delayed-pending")
 def test_delayed_jobs_in_the_claims_way_are_found_and_scheduled(queue: Database) -> None:
     """A hundred pending jobs for later are a warning where they come first in the claim, and not behind ready ones."""
     fill(queue, 300, priority="0", available_at="NOW(6) + INTERVAL 1 DAY")
@@ -211,6 +216,7 @@ def test_delayed_jobs_do_no_harm_where_claims_go_by_time(own_server: Any, tmp_pa
         assert of(document, "delayed-pending")["status"] == "pass"
 
 
+@pytest.mark.breaks("finished-rows")
 def test_finished_jobs_that_outweigh_live_ones_are_found_and_archived(queue: Database, tmp_path: Path) -> None:
     """Ten thousand finished jobs, more than live ones, are a warning; not those that are to stay for a while."""
     fill(queue, 10_000, status="'done'", finished_at="NOW(6) - INTERVAL 1 HOUR")
@@ -225,6 +231,7 @@ def test_finished_jobs_that_outweigh_live_ones_are_found_and_archived(queue: Dat
     assert "10000 are done, and 9999" in found["observed"]
 
 
+@pytest.mark.breaks("auto-increment")
 def test_ids_that_the_archive_holds_are_found_and_passed_over(queue: Database) -> None:
     """A next id that is not above the archive's highest is critical, and the ALTER ends that."""
     fill(queue, 1, id="500", status="'done'", finished_at="NOW(6)")
@@ -238,6 +245,7 @@ def test_ids_that_the_archive_holds_are_found_and_passed_over(queue: Database) -
     assert queue.value("SELECT MAX(id) FROM jobs") == 501
 
 
+@pytest.mark.breaks("auto-increment")
 @pytest.mark.parametrize(
     ("kind", "highest", "status"),
     [
@@ -262,6 +270,7 @@ def test_an_archive_that_cannot_be_read_leaves_ids_unknown(queue: Database) -> N
         assert findings(examine(limited, "--only", "auto-increment")) == {}
 
 
+@pytest.mark.breaks("attempts-counted")
 def test_attempts_that_nobody_counts_are_found(queue: Database, tmp_path: Path) -> None:
     """Running jobs with attempts 0 are a warning, unless attempts are counted when jobs are put back."""
     fill(queue, 2, status="'running'", claimed_by="'w'", lease_until="NOW(6) + INTERVAL 1 HOUR")
@@ -274,6 +283,7 @@ def test_attempts_that_nobody_counts_are_found(queue: Database, tmp_path: Path) 
     assert findings(examine(queue, "--config", str(config))) == {}
 
 
+@pytest.mark.breaks("attempts-counted")
 def test_pending_jobs_with_their_attempts_used_up_are_found_and_failed(queue: Database) -> None:
     """A pending job at its limit is a warning, and the remedy makes exactly those jobs failed, with a reason."""
     fill(queue, 2, attempts="0", max_attempts="0")  # never tried
@@ -324,6 +334,7 @@ TWO = Sample(2, 2, bounded=False, ids=("4", "7"))
 INT = Increment("int", 10, 2**31 - 1, None, "", ("ALTER TABLE a;",))
 
 
+@pytest.mark.literal
 @pytest.mark.parametrize(
     ("id_", "facts", "status", "remedy"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from qops.doctor.surroundings import is_remote
 from tests.accounts import PASSWORD, account
 from tests.conftest import Database, fresh_database, wait_until
 from tests.queues import ARTICLE, ARTICLE_TOML, init, write_config
-from tests.test_doctor import HEALTHY, cure, examine, findings, of, result, session, with_variables
+from tests.test_doctor import HEALTHY, advised, cure, examine, findings, of, result, session, with_variables
 from tests.test_replica_group import options as group_options
 from tests.test_replica_group import two_ports
 
@@ -61,12 +60,6 @@ def fit(database: Database, folder: Path, clock: str = "utc") -> str:
     return str(path)
 
 
-def advised(document: dict[str, Any], id_: str) -> list[str]:
-    """Return the SQL that a finding advises for other sessions: what follows the colon of each comment."""
-    lines = [line.removeprefix("-- ") for line in of(document, id_)["remedy"].splitlines()]
-    return [match[1] for line in lines if (match := re.search(r": ([A-Z].*);$", line))]
-
-
 @contextmanager
 def worker(database: Database, *statements: str) -> Iterator[Any]:
     """Yield the cursor of a session in autocommit that ran `statements`."""
@@ -88,6 +81,7 @@ def run(cursor: Any, *statements: str) -> None:
 # On the real server
 
 
+@pytest.mark.breaks
 @pytest.mark.parametrize(
     ("id_", "setting", "value"),
     [("lock-wait-timeout", "innodb_lock_wait_timeout", "300"), ("deadlock-detection", "innodb_deadlock_detect", "OFF")],
@@ -106,6 +100,7 @@ def test_a_setting_is_found_and_cured(own: Database, id_: str, setting: str, val
         own.execute(f"SET GLOBAL {setting} = %s", (before,))
 
 
+@pytest.mark.breaks("purge-counter")
 def test_a_counter_that_is_off_is_found_and_turned_on(own: Database) -> None:
     """Without the counter of what waits for purge there is one finding, which its remedy ends."""
     own.execute("SET GLOBAL innodb_monitor_disable = 'trx_rseg_history_len'")
@@ -118,6 +113,7 @@ def test_a_counter_that_is_off_is_found_and_turned_on(own: Database) -> None:
         own.execute("SET GLOBAL innodb_monitor_enable = 'trx_rseg_history_len'")
 
 
+@pytest.mark.breaks("autocommit-claims")
 @pytest.mark.parametrize(
     "statements",
     [(CLAIM,), (f'PREPARE claim FROM "{CLAIM}"', "EXECUTE claim")],
@@ -178,6 +174,7 @@ def test_what_the_server_does_not_keep_is_unknown(own: Database, off: str, cured
         own.execute(off.replace("'NO'", "'YES'"))
 
 
+@pytest.mark.breaks("worker-time-zone")
 def test_a_session_in_another_time_zone_is_found(article: Database, tmp_path: Path) -> None:
     """A lease in a DATETIME that is written by the clock of another zone is named; in the advised zone it passes."""
     config = fit(article, tmp_path)
@@ -263,6 +260,7 @@ def test_what_may_not_be_seen_is_unknown_until_it_is_granted(own: Database) -> N
         assert findings(examine(limited, *options)) == {}
 
 
+@pytest.mark.breaks("replication")
 def test_a_replica_that_is_stopped_is_found(tmp_path: Path) -> None:
     """A replica of [replicas] that does not apply is named, with its cure; one that may not be asked is unknown."""
     with (
@@ -301,6 +299,7 @@ def test_a_replica_that_is_stopped_is_found(tmp_path: Path) -> None:
         there.execute("STOP REPLICA")
 
 
+@pytest.mark.breaks("replication")
 def test_a_group_in_which_all_take_writes_is_found_and_cured() -> None:
     """A member of a group in multi-primary mode is a finding, and the remedy gives the group one primary."""
     options = [*group_options(0, two_ports()), "--loose-group-replication-single-primary-mode=OFF", COMMITTED]
@@ -336,6 +335,7 @@ def surrounded(*replicas: Replica, primaries: tuple[str, ...] = (), **values: st
     return replace(with_variables(**values), replication=Replication(primaries, replicas))
 
 
+@pytest.mark.literal
 @pytest.mark.parametrize(
     ("id_", "facts", "status", "remedy"),
     [

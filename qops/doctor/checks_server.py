@@ -96,11 +96,14 @@ def read_only(facts: Facts) -> Outcome:
     expected = "a server that takes writes"
     if not on:
         return passed("read_only is OFF", expected)
+    here = f"SET GLOBAL {on[-1]} = OFF;"
+    if "innodb_read_only" in on:
+        here = "innodb_read_only = OFF in the server's option file, and a restart"
     return Outcome(
         "critical",
         f"{on[0]} is ON: this server takes no writes and no FOR UPDATE",
         expected,
-        advice(f"connect to the writable source instead; if this is it: SET GLOBAL {on[-1]} = OFF;"),
+        advice(f"connect to the writable source instead; if this is it: {here}"),
     )
 
 

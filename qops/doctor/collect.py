@@ -23,7 +23,6 @@ from qops.db import (
     open_server,
     prose,
     quote_account,
-    quote_name,
     statement,
 )
 from qops.doctor.access import no_access, probe_access
@@ -42,7 +41,7 @@ from qops.doctor.facts import (
     Transaction,
     Unknown,
 )
-from qops.doctor.history import read_autocommit_claims, read_clock_uses
+from qops.doctor.history import names_in_digests, read_autocommit_claims, read_clock_uses
 from qops.doctor.links import read_links
 from qops.doctor.rows import read_rows
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
@@ -303,7 +302,7 @@ class _Collector:
                 "WHERE name = 'events_statements_history';",
             )
         table = self.settings.queue.table
-        names = {"schema": self.schema, "table": table, "quoted": quote_name(table)}
+        names = {"table": table, **names_in_digests(self.connection, self.schema, table)}
         return tuple(
             Session(
                 row.connection_id,

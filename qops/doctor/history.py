@@ -16,7 +16,7 @@ def read_autocommit_claims(connection: sa.Connection, schema: str, table: str) -
     off = [row.remedy for row in connection.execute(statement("transaction_history"))]
     if off:
         return Unknown("the server does not keep the statements and transactions of its sessions", "\n".join(off))
-    names = _names(connection, schema, table)
+    names = names_in_digests(connection, schema, table)
     return tuple(
         AutocommitClaim(row.connection_id, row.user, row.statement_text)
         for row in connection.execute(statement("autocommit_claims"), names)
@@ -30,15 +30,25 @@ def read_clock_uses(connection: sa.Connection, schema: str, table: str) -> tuple
     ]
     if off:
         return Unknown("the server does not keep the statements of its sessions", "\n".join(off))
-    names = _names(connection, schema, table)
+    names = names_in_digests(connection, schema, table)
     return tuple(
         ClockUse(row.connection_id, row.user, row.zone, (row.east, row.east_later), row.statement_text)
         for row in connection.execute(statement("session_clocks"), names)
     )
 
 
-def _names(connection: sa.Connection, schema: str, table: str) -> dict[str, str]:
-    """Return how the schema and the table are written in digests: the table in quotes, some names also without."""
+def names_in_digests(connection: sa.Connection, schema: str, table: str) -> dict[str, str]:
+    """Return how the schema and the table are written in digests: the table in quotes, some names also without.
+
+    The foreign ones are what a name looks like that another schema or table stands before.
+    """
     quoted = quote_name(table)
     unreserved = connection.execute(statement("unreserved_word"), {"name": table}).first() is not None
-    return {"schema": schema, "quoted": quoted, "bare": f" {table} " if unreserved else quoted}
+    return {
+        "schema": schema,
+        "quoted": quoted,
+        "foreign": f" . {quoted}",
+        "bare": f" {table.upper()} " if unreserved else quoted,
+        "foreignbare": f" . {table.upper()} " if unreserved else f" . {quoted}",
+        "qualified": f"{quote_name(schema)} . {quoted}",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
@@ -59,7 +60,7 @@ def _add_key(schema: str, found: SchemaFacts, id_: str) -> str | None:
     column = existing_column(fact, is_id=True)
     table = Findings(schema).table(found.name, column)
     if found.primary is None:
-        return ddl.to_sql(ddl.AddPrimaryKey(column, ddl.ONLINE))
+        return ddl.to_sql(ddl.AddPrimaryKey(column, ddl.OFFLINE if fact.nullable else ddl.ONLINE))
     return ddl.to_sql(ddl.CreateIndex(table, ddl.Key(f"{fact.name}_key", (column,), unique=True), ddl.ONLINE))
 
 
@@ -130,17 +131,25 @@ def why_hidden(connection: sa.Connection, name: str) -> str | None:
 def read_drift(connection: sa.Connection, settings: QueueSettings) -> DriftFacts | Unknown:
     """Return the differences that `qops init` finds, and what it leaves to be done by hand.
 
-    Indexes that checks of their own are about are left out.
+    What checks of their own are about is left out: the keys of the queue's table, and what its times mean.
     """
     try:
-        plan = make_plan(connection, settings, repair=False, qualified=True)
+        plan = make_plan(connection, replace(settings, clock=settings.clock or "utc"), repair=False, qualified=True)
     except Misconfigured as error:
         return Unknown(str(error))
     promotion = tuple(f".{index.name}" for index in INDEXES if index.role == "available_at")
-    judged = {a.object for a in plan.actions if a.action in INDEX_ACTIONS and not a.object.endswith(promotion)}
+    mine = [action for action in plan.actions if action.table.lower() == settings.table.lower()]
+    judged = {
+        action.object
+        for action in mine
+        if (action.action in INDEX_ACTIONS and not action.object.endswith(promotion))
+        or action.object == f"{action.table}.PRIMARY"
+    }
     missing = [Drift(a.object, "a table", "missing") for a in plan.actions if a.action == "create-table"]
     differing = [Drift(d.object, d.expected, d.found) for d in plan.drift if d.object not in judged]
-    by_hand = tuple(action.sql for action in plan.actions if action.when is When.BY_HAND)
+    by_hand = tuple(
+        action.sql for action in plan.actions if action.when is When.BY_HAND and action.object not in judged
+    )
     cured = {action.object for action in plan.actions if action.when is When.REPAIR}
     return DriftFacts(
         differences=(*missing, *differing),

@@ -12,8 +12,10 @@ SELECT t.processlist_id AS connection_id,
   JOIN performance_schema.events_transactions_history AS x
     ON x.thread_id = h.thread_id AND x.nesting_event_id = h.event_id
  WHERE x.autocommit = 'YES'
-   AND h.current_schema = :schema
-   AND (LOCATE(:quoted, h.digest_text) > 0 OR LOCATE(:bare, CONCAT(h.digest_text, ' ')) > 0)
+   AND (h.current_schema = :schema
+        AND (LOCATE(:quoted, REPLACE(h.digest_text, :foreign, '')) > 0
+          OR LOCATE(:bare, REPLACE(CONCAT(h.digest_text, ' '), :foreignbare, '')) > 0)
+     OR LOCATE(:qualified, h.digest_text) > 0)
    AND (h.digest_text LIKE 'SELECT %FOR UPDATE%' OR h.digest_text LIKE 'EXECUTE SELECT %FOR UPDATE%')
    AND t.type = 'FOREGROUND'
    AND t.processlist_id <> CONNECTION_ID()

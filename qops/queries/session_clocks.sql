@@ -14,8 +14,10 @@ SELECT t.processlist_id AS connection_id,
     ON t.thread_id = h.thread_id
   JOIN performance_schema.variables_by_thread AS v
     ON v.thread_id = t.thread_id AND v.variable_name = 'time_zone'
- WHERE h.current_schema = :schema
-   AND (LOCATE(:quoted, h.digest_text) > 0 OR LOCATE(:bare, CONCAT(h.digest_text, ' ')) > 0)
+ WHERE (h.current_schema = :schema
+        AND (LOCATE(:quoted, REPLACE(h.digest_text, :foreign, '')) > 0
+          OR LOCATE(:bare, REPLACE(CONCAT(h.digest_text, ' '), :foreignbare, '')) > 0)
+     OR LOCATE(:qualified, h.digest_text) > 0)
    AND (LOCATE(' NOW ', CONCAT(h.digest_text, ' ')) > 0
      OR LOCATE(' SYSDATE ', h.digest_text) > 0
      OR LOCATE(' UTC_TIMESTAMP ', CONCAT(h.digest_text, ' ')) > 0)

@@ -1,7 +1,8 @@
 -- Sessions that ran a statement on one table lately or hold a lock on it, and their isolation level: that of the last
 -- transaction, else the session's. qops itself is left out by its connection attribute.
 -- MySQL 8.0 and later: the instruments and consumers are on by default. Needs SELECT on the performance_schema tables
--- below; all users' sessions are there. Digests quote every name in backticks, so a table is found by its quoted name.
+-- below; all users' sessions are there. Digests quote every name in backticks, so a table is found by its quoted name
+-- (some names stand there without quotes, see unreserved_word); one of the same name in another schema is not it.
 SELECT w.processlist_id AS connection_id,
        w.user AS user,
        v.variable_value AS session_isolation,
@@ -20,14 +21,18 @@ SELECT w.processlist_id AS connection_id,
                 SELECT 1
                   FROM performance_schema.events_statements_history AS h
                  WHERE h.thread_id = t.thread_id
-                   AND h.current_schema = :schema
-                   AND LOCATE(:quoted, h.digest_text) > 0)
+                   AND (h.current_schema = :schema
+                        AND (LOCATE(:quoted, REPLACE(h.digest_text, :foreign, '')) > 0
+                          OR LOCATE(:bare, REPLACE(CONCAT(h.digest_text, ' '), :foreignbare, '')) > 0)
+                     OR LOCATE(:qualified, h.digest_text) > 0))
              OR EXISTS (
                 SELECT 1
                   FROM performance_schema.events_statements_current AS c
                  WHERE c.thread_id = t.thread_id
-                   AND c.current_schema = :schema
-                   AND LOCATE(:quoted, c.digest_text) > 0)
+                   AND (c.current_schema = :schema
+                        AND (LOCATE(:quoted, REPLACE(c.digest_text, :foreign, '')) > 0
+                          OR LOCATE(:bare, REPLACE(CONCAT(c.digest_text, ' '), :foreignbare, '')) > 0)
+                     OR LOCATE(:qualified, c.digest_text) > 0))
              OR EXISTS (
                 SELECT 1
                   FROM performance_schema.metadata_locks AS l
