@@ -10,6 +10,7 @@ import pytest
 
 from dev.server import private_server
 from qops.children import Child, Children
+from qops.db import quote_name
 from qops.doctor.facts import Unknown
 from qops.doctor.row_facts import (
     Attempts,
@@ -39,6 +40,20 @@ if TYPE_CHECKING:
 COPY_TRIGGER = "CREATE TRIGGER keep BEFORE DELETE ON jobs FOR EACH ROW INSERT INTO jobs_archive (id) VALUES (OLD.id)"
 AUDIT_TRIGGER = "CREATE TRIGGER note BEFORE UPDATE ON jobs FOR EACH ROW SET NEW.last_error = 'x'"
 ARCHIVE_TRIGGER = "CREATE TRIGGER change_it BEFORE INSERT ON jobs_archive FOR EACH ROW SET NEW.last_error = 'x'"
+ROLES = (
+    "id",
+    "status",
+    "priority",
+    "payload",
+    "claimed_by",
+    "lease_until",
+    "available_at",
+    "attempts",
+    "max_attempts",
+    "last_error",
+    "created_at",
+    "finished_at",
+)
 CHILD = "CREATE TABLE child (id INT PRIMARY KEY, job BIGINT UNSIGNED, CONSTRAINT of_job FOREIGN KEY (job) REFERENCES "
 
 
@@ -408,22 +423,75 @@ def test_promotion_is_of_this_queue(queue: Database) -> None:
 
 @pytest.mark.parametrize(("schema", "table"), [("jobs-prod", "my jobs"), ("q%d`s", "a.b%s`:x"), ("select", "order")])
 def test_names_that_need_quoting(own_server: Any, tmp_path: Path, schema: str, table: str) -> None:
-    """Names with spaces, quotes, percent signs and reserved words go through these checks and their remedies."""
-    config = str(write_config(tmp_path, f'[queues.odd]\ntable = "{table}"\n'))
-    name = f"`{table.replace('`', '``')}`"
+    """Names with spaces, quotes, percent signs, colons and reserved words go through the checks and their remedies."""
+    odd = {role: f"{role[:3]} %s:x`'{table[:2]}" for role in ROLES}
+    columns = "".join(f'{role} = "{name}"\n' for role, name in odd.items())
+    text = f'[queues.odd]\ntable = "{table}"\n[queues.odd.columns]\n{columns}'
+    config = str(write_config(tmp_path, text))
+    name, archive = (quote_name(one) for one in (table, f"{table}_archive"))
+    column = {role: quote_name(name) for role, name in odd.items()}
     with fresh_database(own_server, name=schema) as database:
         quoted = replace(database, name=quote(schema, safe=""))
         init(quoted, "--config", config)
-        fields = "(status, attempts, payload, available_at, lease_until)"
-        database.execute(f"CREATE TRIGGER `odd``one` BEFORE INSERT ON {name} FOR EACH ROW SET NEW.last_error = 'x'")
-        database.execute(CHILD.replace("child", "`a child`", 1) + f"{name} (id) ON DELETE CASCADE)")
-        for values in ("'pending', 5, '{}', NOW(6), NULL", "'running', 0, '{}', NOW(6), NOW(6) - INTERVAL 1 DAY"):
-            database.execute(f"INSERT INTO {name} {fields} VALUES ({values})")
-        late = ", ".join(["('pending', 0, '{}', NOW(6) + INTERVAL 1 DAY, NULL)"] * 150)
-        database.execute(f"INSERT INTO {name} {fields} VALUES {late}")
+        assert findings(examine(quoted, "--config", config)) == {}
+        now = "NOW(6)"
+        for kind in ("DELETE", "UPDATE"):
+            database.execute(f"CREATE TRIGGER `odd``{kind}` BEFORE {kind} ON {name} FOR EACH ROW SET @a = 1")
+        for number, action in enumerate(("ON DELETE CASCADE", "ON UPDATE SET NULL ON DELETE SET NULL")):
+            child = (
+                f"{quote_name(f'a `child {number}')} (`it's` BIGINT UNSIGNED, CONSTRAINT {quote_name(f'c`%s{number}')}"
+            )
+            parent = (name, archive)[number]
+            database.execute(
+                f"CREATE TABLE {child} FOREIGN KEY (`it's`) REFERENCES {parent} ({column['id']}) {action})"
+            )
+        fields = ", ".join(
+            column[role] for role in ("id", "status", "attempts", "payload", "available_at", "lease_until")
+        )
+
+        def insert(*values: str) -> None:
+            rows = ", ".join(f"({one})" for one in values)
+            database.execute(f"INSERT INTO {name} ({fields}) VALUES {rows}")
+
+        insert(f"NULL, 'pending', 5, '{{}}', {now}, NULL")
+        insert(f"NULL, 'running', 0, '{{}}', {now}, {now} - INTERVAL 1 DAY")
+        insert(f"NULL, 'scheduled', 0, '{{}}', {now} - INTERVAL 1 DAY, NULL")
+        insert(*[f"NULL, 'pending', 0, '{{}}', {now} + INTERVAL 1 DAY, NULL"] * 150)
+        insert(f"900, 'done', 1, '{{}}', {now}, NULL")
+        database.execute(f"INSERT INTO {archive} SELECT * FROM {name} WHERE {column['id']} = 900")
+        database.execute(f"DELETE FROM {name} WHERE {column['id']} = 900")
+        database.execute(f"ALTER TABLE {name} AUTO_INCREMENT = 1")
         document = examine(quoted, "--config", config)
-        ids = ("foreign-keys", "triggers", "expired-leases", "delayed-pending", "attempts-counted")
-        assert findings(document) == dict.fromkeys(ids, "warning")
-        for id_ in ids:
+        ids = (
+            "foreign-keys",
+            "triggers",
+            "expired-leases",
+            "scheduled-promotion",
+            "delayed-pending",
+            "attempts-counted",
+        )
+        assert findings(document) == {"auto-increment": "critical", **dict.fromkeys(ids, "warning")}
+        for id_ in (*ids, "auto-increment"):
             cure(quoted, document, id_, "--config", config)
         assert findings(examine(quoted, "--config", config)) == {}
+        database.execute("DROP TABLE `a ``child 0`, `a ``child 1`")  # whose columns would have to follow
+        small = "INT NOT NULL"
+        database.execute(f"ALTER TABLE {archive} MODIFY {quote_name(odd['id'])} {small}")
+        database.execute(
+            f"ALTER TABLE {name} MODIFY {quote_name(odd['id'])} {small} AUTO_INCREMENT, AUTO_INCREMENT = 2100000000"
+        )
+        for change, id_, status in (
+            (None, "auto-increment", "critical"),
+            (f"DROP INDEX claim_idx ON {name}", "claim-index", "critical"),
+            (f"DROP INDEX lease_idx ON {name}", "lease-index", "warning"),
+            (f"DROP INDEX finished_idx ON {name}", "archive-index", "warning"),
+            (f"ALTER TABLE {archive} DROP COLUMN {quote_name(odd['last_error'])}", "archive-drift", "warning"),
+            (f"ALTER TABLE {archive} ENGINE = MyISAM", "archive-drift", "warning"),
+        ):
+            if change:
+                database.execute(change)
+            document = examine(quoted, "--config", config)
+            found = {one: is_ for one, is_ in findings(document).items() if is_ != "skipped"}
+            assert found == {id_: status}
+            cure(quoted, document, id_, "--config", config)
+            assert findings(examine(quoted, "--config", config)) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from dev.server import private_server
+from qops.cli.main import app
 from qops.db import statement
+from qops.errors import Misconfigured
+from qops.worker import open_worker
 from tests.accounts import account
 from tests.conftest import Database, fresh_database, run_here
 from tests.queues import counts, fill, init
@@ -29,6 +33,8 @@ EVERY_COMMAND = (
     ("pause",),
     ("resume",),
 )
+OF_THE_DRIVER = re.compile("SET NAMES utf8mb4", re.IGNORECASE)
+"""What the driver sends of its own while it connects; nothing of it is MySQL's alone."""
 PRIVILEGED = re.compile(
     r"\s*SET\b.*(sql_log_bin|binlog_format|sql_require_primary_key|\bGLOBAL\b|\bPERSIST)", re.IGNORECASE
 )
@@ -114,31 +120,45 @@ def mariadb() -> Iterator[Any]:
         yield server
 
 
-def test_mariadb_is_named_and_left_alone(mariadb: Any) -> None:
-    """On MariaDB doctor answers with one critical check and exit 2, everything else skipped, nothing sent."""
-    with fresh_database(mariadb) as database:
-        database.execute("SET GLOBAL log_output = 'TABLE'")
-        database.execute("SET GLOBAL general_log = ON")
-        ran = run_here("doctor", "--url", database.url, "--format", "json")
+@contextmanager
+def listening(database: Database) -> Iterator[list[str]]:
+    """Yield a list that holds, once the `with` is over, what others sent to the server meanwhile."""
+    sent: list[str] = []
+    database.execute("TRUNCATE mysql.general_log")
+    database.execute("SET GLOBAL log_output = 'TABLE'")
+    database.execute("SET GLOBAL general_log = ON")
+    try:
+        yield sent
+    finally:
         database.execute("SET GLOBAL general_log = OFF")
-        own = database.value("SELECT CONNECTION_ID()")
-        sent = database.rows(
-            "SELECT argument FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> %s", (own,)
-        )
+    own = database.value("SELECT CONNECTION_ID()")
+    rows = database.rows(
+        "SELECT command_type, argument FROM mysql.general_log WHERE thread_id <> %s",
+        (own,),
+    )
+    connected = "SELECT COUNT(*) FROM mysql.general_log WHERE thread_id <> %s AND command_type = 'Connect'"
+    assert database.value(connected, (own,)) > 0
+    sent += [str(text) for kind, text in rows if kind not in {"Connect", "Quit"}]
+
+
+@pytest.mark.breaks("server-version")
+def test_mariadb_is_named_and_left_alone(mariadb: Any, database: Database) -> None:
+    """On MariaDB doctor answers with one critical check and exit 2, everything else skipped, nothing sent."""
+    with fresh_database(mariadb) as maria, listening(maria) as sent:
+        ran = run_here("doctor", "--url", maria.url, "--format", "json")
     assert (ran.code, ran.json["verdict"]) == (2, "critical")
     version = ran.json["server"]["version"]
-    assert ran.json["server"] == {
-        "flavor": "MariaDB",
-        "version": version,
-        "host": database.host,
-        "port": database.port,
-    }
+    assert ran.json["server"] == {"flavor": "MariaDB", "version": version, "host": maria.host, "port": maria.port}
     assert re.fullmatch(r"1\d\.\d+\.\d+", version)
     by_id = {check["id"]: check for check in ran.json["checks"]}
-    assert by_id.pop("server-version")["status"] == "critical"
+    found = by_id.pop("server-version")
+    assert found["status"] == "critical"
     assert {check["status"] for check in by_id.values()} == {"skipped"}
-    assert {text.split()[0].upper() for (text,) in sent} <= {"SET"}
-    assert not re.search("isolation|time_zone|sql_mode", str(sent))  # the driver's own settings only
+    assert [text for text in sent if not OF_THE_DRIVER.fullmatch(text)] == []
+    # The remedy is to connect to MySQL instead.
+    assert found["remedy"].startswith("-- connect qops to MySQL")
+    assert observed(database, "server-version").startswith("MySQL ")
+    assert statuses(database)["server-version"] == "pass"
 
 
 def test_mariadb_in_a_table(mariadb: Any) -> None:
@@ -150,13 +170,33 @@ def test_mariadb_in_a_table(mariadb: Any) -> None:
     assert "not supported" in ran.out
 
 
-@pytest.mark.parametrize("line", [line for line in EVERY_COMMAND if line[0] != "doctor"], ids=lambda line: line[0])
+REFUSED = (*EVERY_COMMAND, ("expire", "--older-than", "1d"), ("restore", "1"))
+
+
+@pytest.mark.parametrize("line", [line for line in REFUSED if line[0] != "doctor"], ids=lambda line: line[0])
 def test_other_commands_refuse_mariadb(mariadb: Any, line: tuple[str, ...]) -> None:
-    """Every other command is exit 78 and names the product and its version."""
-    with fresh_database(mariadb) as database:
+    """Every other command is exit 78, names the product and its version, and has sent nothing."""
+    with fresh_database(mariadb) as database, listening(database) as sent:
         ran = run_here(*line, "--url", database.url, "--format", "json")
     assert ran.code == 78
     assert "MariaDB 1" in ran.json["error"]["message"]
+    assert [text for text in sent if not OF_THE_DRIVER.fullmatch(text)] == []
+
+
+def test_every_command_was_tried_on_mariadb() -> None:
+    """No command is left out of these tests."""
+    assert {line[0] for line in REFUSED} == {command.name for command in app.registered_commands}
+
+
+def test_a_worker_refuses_mariadb(mariadb: Any) -> None:
+    """So does the Worker class."""
+    with (
+        fresh_database(mariadb) as database,
+        listening(database) as sent,
+        pytest.raises(Misconfigured, match="MariaDB 1"),
+    ):
+        open_worker("w", url=database.url)
+    assert [text for text in sent if not OF_THE_DRIVER.fullmatch(text)] == []
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(QUERIES.glob("*.sql"))])
