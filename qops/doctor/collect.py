@@ -63,6 +63,12 @@ T = TypeVar("T")
 
 COMPARED = ("available_at", "lease_until", "finished_at")
 UNKNOWN_TABLE = 1109  # an information_schema table that this version does not have
+METADATA_LOCKS = (
+    "SELECT processlist_id, processlist_user, processlist_info, object_type, object_schema, object_name, lock_type, "
+    "lock_status FROM performance_schema.metadata_locks JOIN performance_schema.threads "
+    "ON thread_id = owner_thread_id WHERE object_type IN ('GLOBAL', 'TABLE') ORDER BY lock_status, processlist_id;"
+)
+"""Shows also the global lock, which sys.schema_table_lock_waits does not."""
 PROCESS = Need("PROCESS", "server", "see transactions")
 SESSIONS = Need("SELECT", "performance_schema.*", "see sessions")
 READ = Need("SELECT", "table", "read jobs")
@@ -161,9 +167,11 @@ class _Collector:
             if code in DENIED:
                 return Unknown(prose(error), self._grant(need) if need else None)
             if code == LOCK_TIMEOUT:
+                queue = self.settings.queue
                 self.blocked = Unknown(
-                    f"the metadata lock of table {self.settings.queue.table!r} did not come in time",
-                    "SELECT * FROM sys.schema_table_lock_waits;",
+                    f"the metadata lock of table {queue.table!r}, of its archive or of {LEDGER_TABLE!r} did not come "
+                    "in time: somebody changes one of them, or holds LOCK TABLES or FLUSH TABLES WITH READ LOCK",
+                    METADATA_LOCKS,
                 )
                 return self.blocked
             if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE, UNREADABLE}:
