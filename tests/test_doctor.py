@@ -50,6 +50,7 @@ from qops.doctor.row_facts import (
     Sample,
     TriggerFacts,
 )
+from qops.doctor.traffic_facts import Sent, Traffic
 from qops.purge import Blocker, PurgeLag
 from tests.conftest import Database, Ran, fresh_database, run_here, run_process, wait_until
 from tests.queues import (
@@ -729,6 +730,8 @@ HEALTHY = Facts(
     roles=Roles(),
     autocommit_claims=(),
     clock_uses=(),
+    traffic=Traffic((Sent("SELECT …", 40, sent=40, examined=41, claims=True),)),
+    lock_errors=(),
     purge_counter="enabled",
     link=Link(remote=False, cipher=None),
     replication=Replication(),
@@ -954,7 +957,7 @@ def test_the_table_says_a_cause_once() -> None:
     denied = Unknown(
         "SELECT command denied to user 'a'@'b' for table 'jobs'", "GRANT SELECT ON `app`.`jobs` TO 'a'@'%';"
     )
-    names = ("table", "indexes", "plan", "clock", "drift", "links", "rows")
+    names = ("table", "indexes", "plan", "clock", "drift", "links", "rows", "traffic")
     refusal = f"{denied.reason}, at length: {'x' * 60}"
     grants = [denied.remedy, "GRANT UPDATE …;"]
     access = tuple(

@@ -200,6 +200,11 @@ def test_what_needs_more_than_the_account_has_is_unknown(queue: Database) -> Non
             "purge-counter",
             "long-transactions",
             "autocommit-claims",
+            "skip-locked",
+            "sorted-claims",
+            "rows-examined",
+            "lease-length",
+            "lock-errors",
             "foreign-keys",
             "triggers",
         }

@@ -88,6 +88,11 @@ def test_without_performance_schema_sessions_are_unknown() -> None:
             "performance-schema": "warning",
             "worker-isolation": "unknown",
             "autocommit-claims": "unknown",
+            "skip-locked": "unknown",
+            "sorted-claims": "unknown",
+            "rows-examined": "unknown",
+            "lease-length": "unknown",
+            "lock-errors": "unknown",
         }
 
 

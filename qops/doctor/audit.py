@@ -6,7 +6,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from qops.configfile import nearest
-from qops.doctor import checks_links, checks_rows, checks_server, checks_sessions, checks_settings, checks_table
+from qops.doctor import (
+    checks_links,
+    checks_rows,
+    checks_server,
+    checks_sessions,
+    checks_settings,
+    checks_table,
+    checks_traffic,
+)
 from qops.doctor.facts import Limits
 from qops.doctor.model import Check, NotKnownError, Outcome, Result
 from qops.errors import Misconfigured, UsageError
@@ -28,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     *checks_links.CHECKS,
     *checks_rows.CHECKS,
     *checks_sessions.CHECKS,
+    *checks_traffic.CHECKS,
 )
 BY_ID = {check.id: check for check in CHECKS}
 SECTION = ("long_transaction", "purge_lag", "skip")

@@ -46,6 +46,7 @@ from qops.doctor.links import read_links
 from qops.doctor.rows import read_rows
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts, why_hidden
+from qops.doctor.traffic import read_lock_errors, read_traffic
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
@@ -151,6 +152,12 @@ class _Collector:
             roles=self.attempt(self._roles),
             autocommit_claims=self._in_history(variables, read_autocommit_claims),
             clock_uses=self._in_history(variables, read_clock_uses),
+            traffic=self._summed(
+                variables, lambda: self._of(queue, lambda q: read_traffic(self.connection, q), SESSIONS)
+            ),
+            lock_errors=self._summed(
+                variables, lambda: self.attempt(lambda: read_lock_errors(self.connection), SESSIONS)
+            ),
             purge_counter=self.attempt(lambda: read_purge_counter(self.connection), PROCESS),
             link=self.attempt(lambda: read_link(self.connection, self.server.host, server.hostname)),
             replication=Replication(
@@ -181,14 +188,16 @@ class _Collector:
     def _grant(self, need: Need) -> str:
         return grant(need, self.settings.queue, self.account, self.schema)
 
-    def _of(self, queue: QueueTable | Unknown, read: Callable[[QueueTable], T]) -> T | Unknown:
+    def _of(
+        self, queue: QueueTable | Unknown, read: Callable[[QueueTable], T | Unknown], need: Need = READ
+    ) -> T | Unknown:
         """Return what `read` returns of the queue; after one wait for the metadata lock the others are spared."""
         if isinstance(queue, Unknown):
             return queue
         if self.blocked:
             return self.blocked
         try:
-            return self.attempt(lambda: read(queue), READ)
+            return self.attempt(lambda: read(queue), need)
         except Misconfigured as error:
             return Unknown(str(error))
 
@@ -295,6 +304,12 @@ class _Collector:
         if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
             return Unknown("performance_schema is OFF, so sessions are not to be seen")
         return self.attempt(self._worker_sessions, SESSIONS)
+
+    def _summed(self, variables: dict[str, str] | Unknown, read: Callable[[], T | Unknown]) -> T | Unknown:
+        """Return what `read` finds in the sums that performance_schema keeps."""
+        if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
+            return Unknown("performance_schema is OFF, so what was sent is not to be seen")
+        return read()
 
     def _in_history(self, variables: dict[str, str] | Unknown, read: Callable[..., T]) -> T | Unknown:
         """Return what `read` finds in the kept statements of sessions on the queue's table."""

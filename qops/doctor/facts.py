@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qops.doctor.row_facts import LinkFacts, RowFacts
+    from qops.doctor.traffic_facts import LockError, Traffic
     from qops.purge import PurgeLag
 
 
@@ -254,6 +255,8 @@ class Facts:
     roles: Roles | Unknown = UNREAD
     autocommit_claims: tuple[AutocommitClaim, ...] | Unknown = UNREAD
     clock_uses: tuple[ClockUse, ...] | Unknown = UNREAD
+    traffic: Traffic | Unknown = UNREAD
+    lock_errors: tuple[LockError, ...] | Unknown = UNREAD
     purge_counter: str | Unknown | None = UNREAD
     link: Link | Unknown = UNREAD
     replication: Replication | Unknown = UNREAD
