@@ -731,6 +731,7 @@ HEALTHY = Facts(
     autocommit_claims=(),
     clock_uses=(),
     traffic=Traffic((Sent("SELECT …", 40, sent=40, examined=41, claims=True),)),
+    late=Sample(0, 40),
     lock_errors=(),
     purge_counter="enabled",
     link=Link(remote=False, cipher=None),
@@ -957,7 +958,7 @@ def test_the_table_says_a_cause_once() -> None:
     denied = Unknown(
         "SELECT command denied to user 'a'@'b' for table 'jobs'", "GRANT SELECT ON `app`.`jobs` TO 'a'@'%';"
     )
-    names = ("table", "indexes", "plan", "clock", "drift", "links", "rows", "traffic")
+    names = ("table", "indexes", "plan", "clock", "drift", "links", "rows", "traffic", "late")
     refusal = f"{denied.reason}, at length: {'x' * 60}"
     grants = [denied.remedy, "GRANT UPDATE …;"]
     access = tuple(

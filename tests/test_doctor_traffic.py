@@ -11,6 +11,7 @@ import pytest
 
 from dev.server import private_server
 from qops.doctor.facts import Unknown
+from qops.doctor.row_facts import Sample
 from qops.doctor.traffic import Names, Understood, understand
 from qops.doctor.traffic_facts import LockError, Sent, Traffic
 from qops.versions import lock_tables_stall
@@ -149,12 +150,12 @@ def test_workers_at_work_and_qops_beside_them_give_no_finding(own: Database) -> 
     with worker(own) as cursor:
         for id_ in range(1, 13):
             run(cursor, "START TRANSACTION", f"SELECT id FROM jobs WHERE id = {id_} AND status = 'done' FOR UPDATE")
-            run(cursor, "SELECT COUNT(*) FROM jobs WHERE status = 'pending'", "COMMIT", "SELECT * FROM jobs")
-            run(cursor, CLAIM.replace("SKIP LOCKED", "NOWAIT"))
-            for command in ("promote", "archive --limit 1", "requeue --failed --limit 1 --error-like xyz --yes"):
-                if id_ == 1:
-                    run_here(*command.split(), "--url", own.url)
-    assert {i: s for i, s in findings(examine(own)).items() if i != "autocommit-claims"} == {}
+            run(cursor, "SELECT COUNT(*) FROM jobs WHERE status = 'pending'", "SELECT * FROM jobs")
+            run(cursor, CLAIM.replace("SKIP LOCKED", "NOWAIT"), "COMMIT")
+    for _ in range(TIMES):
+        for command in ("promote", "archive --limit 1", "requeue --failed --limit 1 --yes"):
+            assert run_here(*command.split(), "--url", own.url, "--quiet").code == 0
+    assert findings(examine(own)) == {}
 
 
 def test_jobs_that_outlast_their_leases_are_found(own: Database) -> None:
@@ -171,7 +172,7 @@ def test_jobs_that_outlast_their_leases_are_found(own: Database) -> None:
     document = examine(own)
     assert findings(document) == {"lease-length": "warning"}
     assert "10 of them found their job no longer held" in of(document, "lease-length")["observed"]
-    (begin_anew,) = advised(document, "lease-length")
+    begin_anew = advised(document, "lease-length")[-1]
     own.execute(begin_anew)
     jobs = Worker(own.server(), own.queue(), "w", lease_seconds=300)
     for _ in range(TIMES):
@@ -181,7 +182,36 @@ def test_jobs_that_outlast_their_leases_are_found(own: Database) -> None:
     jobs.close()
     document = examine(own)
     assert findings(document) == {}
-    assert of(document, "lease-length")["observed"] == "0 of 10"
+    assert of(document, "lease-length")["observed"].startswith("0 of 10 were turned away")
+
+
+def test_jobs_that_were_done_after_their_lease_are_found(own: Database) -> None:
+    """Jobs whose worker asked for no lease when it finished them are one finding, which ends when they are archived."""
+    late = {"status": "'done'", "finished_at": "NOW(6)", "lease_until": "NOW(6) - INTERVAL 1 SECOND"}
+    fill(own, TIMES - 1, **late)
+    fill(own, 90, **late | {"lease_until": "NOW(6) + INTERVAL 1 SECOND"})
+    assert findings(examine(own)) == {}
+    fill(own, 1, **late)
+    document = examine(own)
+    assert findings(document) == {"lease-length": "warning"}
+    assert "of the last 100 jobs that are done 10 (id 1, 2, 3, 4, 5, …)" in of(document, "lease-length")["observed"]
+    assert run_here("archive", "--url", own.url).code == 0
+    assert findings(examine(own)) == {}
+
+
+def test_the_last_finished_jobs_are_read_without_a_sort(own: Database) -> None:
+    """However many jobs are done, a thousand of them are looked at, along the index."""
+    fill(own, 5000, status="'done'", finished_at="NOW(6)", lease_until="NOW(6)")
+    own.execute(MEASURED)
+    assert of(examine(own), "lease-length")["observed"].endswith(
+        "0 of the last 1000 that are done bear an earlier lease"
+    )
+    sums = "SUM(sum_rows_examined), SUM(sum_sort_scan + sum_sort_range), COUNT(*)"
+    where = "schema_name = %s AND digest_text LIKE 'SELECT COUNT%%`finished_at` DESC LIMIT%%'"
+    summary = "performance_schema.events_statements_summary_by_digest"
+    ((examined, sorts, kinds),) = own.rows(f"SELECT {sums} FROM {summary} WHERE {where}", (own.name,))
+    assert (sorts, kinds) == (0, 1)
+    assert examined <= 2000
 
 
 def test_deadlocks_are_counted_and_named(own: Database) -> None:
@@ -423,6 +453,12 @@ def errors(**values: Any) -> Facts:
         ("lease-length", sent(replace(DONE, affected=0, fenced=False)), "pass", None),
         ("lease-length", sent(replace(DONE, affected=0), leased=False), "pass", None),
         ("lease-length", replace(HEALTHY, traffic=FULL), "unknown", "TRUNCATE"),
+        ("lease-length", replace(HEALTHY, late=Sample(50, 1000)), "warning", "-- in the workers: a lease"),
+        ("lease-length", replace(HEALTHY, late=Sample(49, 1000)), "pass", None),
+        ("lease-length", replace(HEALTHY, late=Sample(9, 9)), "pass", None),
+        ("lease-length", replace(HEALTHY, late=None), "pass", None),
+        ("lease-length", replace(HEALTHY, late=Sample(50, 1000), traffic=Unknown("denied")), "warning", "--"),
+        ("lease-length", replace(HEALTHY, late=Unknown("denied", "GRANT …;")), "unknown", "GRANT"),
         ("lock-errors", errors(), "warning", "-- who waits"),
         ("lock-errors", errors(first_seconds=5), "warning", "-- who waits"),
         ("lock-errors", errors(raised=9, first_seconds=5), "pass", None),

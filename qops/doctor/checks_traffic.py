@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from qops.doctor.facts import PlanFacts, Unknown
 from qops.doctor.model import Check, NotKnownError, Outcome, advice, known, passed
+from qops.doctor.row_facts import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qops.doctor.facts import Facts
-    from qops.doctor.traffic_facts import Sent
+    from qops.doctor.traffic_facts import Sent, Traffic
 
 TABLE = ("storage-engine",)
 LEAST = 10  # executions, errors or lost jobs: fewer are somebody's hands, or bad luck
@@ -89,27 +90,41 @@ def rows_examined(facts: Facts) -> Outcome:
 
 def lease_length(facts: Facts) -> Outcome:
     """Check that workers finish their jobs while their leases last."""
-    expected = f"fewer than {LEAST} jobs, or {LOST:.0%}, that were no longer their worker's when it finished them"
-    traffic = known(facts.traffic)
+    expected = f"fewer than {LEAST} jobs, or {LOST:.0%}, that were finished after their lease"
+    parts = [*_turned_away(facts.traffic), *_finished_late(facts.late)]
+    if parts:
+        return Outcome(
+            "warning",
+            "; ".join(parts),
+            expected,
+            advice(
+                "in the workers: a lease of several times what a job takes, or a heartbeat that renews it meanwhile\n"
+                "jobs that were late are no longer counted when they have left the table: qops archive\n"
+                f"then, so that the sums begin anew: {SUMMARY}"
+            ),
+        )
+    traffic, late = known(facts.traffic), known(facts.late)
     if not traffic.leased:
         return passed("not applicable: the queue has no leases", expected)
     fenced = [one for one in traffic.statements if one.fenced]
-    late = [one for one in fenced if _lost(one) >= max(LEAST, LOST * one.executions)]
-    if not late:
-        _require_all(facts)
-        if not fenced:
-            seen = "not applicable: no statement that finishes a job only while it is held was seen in the last hour"
-            return passed(seen, expected)
-        return passed(f"{sum(map(_lost, fenced))} of {sum(one.executions for one in fenced)}", expected)
-    return Outcome(
-        "warning",
-        _listed(late, lambda one: f", {_lost(one)} of them found their job no longer held"),
-        expected,
-        advice(
-            "in the workers: a lease of several times what a job takes, or a heartbeat that renews it while they work\n"
-            f"then, so that the sums begin anew: {SUMMARY}"
-        ),
-    )
+    _require_all(facts)
+    seen = f"{sum(map(_lost, fenced))} of {sum(one.executions for one in fenced)} were turned away"
+    if late is not None:
+        seen = f"{seen}, and {late.found} of the last {late.examined} that are done bear an earlier lease"
+    return passed(seen, expected)
+
+
+def _turned_away(traffic: Traffic | Unknown) -> list[str]:
+    """Name the statements that often found that the job was no longer their worker's."""
+    statements = () if isinstance(traffic, Unknown) or not traffic.leased else traffic.statements
+    late = [one for one in statements if one.fenced and _lost(one) >= max(LEAST, LOST * one.executions)]
+    return [_listed(late, lambda one: f", {_lost(one)} of them found their job no longer held")] if late else []
+
+
+def _finished_late(late: Sample | Unknown | None) -> list[str]:
+    if not isinstance(late, Sample) or late.found < max(LEAST, LOST * late.examined):
+        return []
+    return [f"of the last {late.examined} jobs that are done {late} were finished after the lease that they bear"]
 
 
 def lock_errors(facts: Facts) -> Outcome:

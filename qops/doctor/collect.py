@@ -46,7 +46,7 @@ from qops.doctor.links import read_links
 from qops.doctor.rows import read_rows
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts, why_hidden
-from qops.doctor.traffic import read_lock_errors, read_traffic
+from qops.doctor.traffic import read_late, read_lock_errors, read_traffic
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
@@ -155,6 +155,7 @@ class _Collector:
             traffic=self._summed(
                 variables, lambda: self._of(queue, lambda q: read_traffic(self.connection, q), SESSIONS)
             ),
+            late=self._of(queue, lambda q: read_late(self.connection, q)),
             lock_errors=self._summed(
                 variables, lambda: self.attempt(lambda: read_lock_errors(self.connection), SESSIONS)
             ),

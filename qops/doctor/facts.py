@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qops.doctor.row_facts import LinkFacts, RowFacts
+    from qops.doctor.row_facts import LinkFacts, RowFacts, Sample
     from qops.doctor.traffic_facts import LockError, Traffic
     from qops.purge import PurgeLag
 
@@ -256,6 +256,7 @@ class Facts:
     autocommit_claims: tuple[AutocommitClaim, ...] | Unknown = UNREAD
     clock_uses: tuple[ClockUse, ...] | Unknown = UNREAD
     traffic: Traffic | Unknown = UNREAD
+    late: Sample | Unknown | None = UNREAD
     lock_errors: tuple[LockError, ...] | Unknown = UNREAD
     purge_counter: str | Unknown | None = UNREAD
     link: Link | Unknown = UNREAD

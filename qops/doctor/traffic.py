@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 from qops.db import statement
 from qops.doctor.facts import Unknown
 from qops.doctor.history import names_in_digests
+from qops.doctor.row_facts import Sample
 from qops.doctor.traffic_facts import LockError, Sent, Traffic
+from qops.statements.sample import count_hits, first_rows, name_hits
+from qops.statements.walk import choose_walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from qops.queue import QueueTable
 
 TOKEN = re.compile(r"/\*.*?\*/|`(?:[^`]|``)*`|\(\.\.\.\)|\(\?\)|[^\s`]+")
+BOUND = 1000  # finished jobs, the last ones
+NAMED = 5
 NAME_BYTES = 68  # of the longest name, and so about what is free where the next word did not fit
 ENDS = frozenset({"GROUP", "HAVING", "WINDOW", "ORDER", "LIMIT", "FOR", "LOCK", "PROCEDURE", "UNION"})
 TABLES = frozenset({"JOIN", "STRAIGHT_JOIN", ","})
@@ -99,6 +104,28 @@ def read_lock_errors(connection: sa.Connection) -> tuple[LockError, ...] | Unkno
         )
         for row in counted
     )
+
+
+def read_late(connection: sa.Connection, queue: QueueTable) -> Sample | None:
+    """Return which of the jobs that were done last were done after a lease that they still bear.
+
+    None where that cannot be: a worker that clears the lease leaves nothing to see. Raises the driver's errors.
+    """
+    if not (queue.has("lease_until") and queue.has("finished_at") and queue.has_state("done")):
+        return None
+    lease, finished = queue.columns["lease_until"], queue.columns["finished_at"]
+    walks = [choose_walk(queue, value, by="finished_at") for value in queue.states["done"]]
+    kinds = {queue.facts[column.name].data_type for column in (lease, finished)}
+    if len(kinds) > 1 or any(walk.steps[0].column is not finished for walk in walks):
+        return None  # their clocks may differ, or no index gives the last ones
+    found, examined, ids = 0, 0, list[str]()
+    for walk in walks:
+        rows = first_rows(queue, walk, finished > lease, BOUND, (finished.desc(),))
+        seen = connection.execute(count_hits(rows)).one()
+        found, examined = found + int(seen.found), examined + seen.examined
+        if seen.found:
+            ids += map(str, connection.execute(name_hits(rows, NAMED)).scalars())
+    return Sample(found, examined, ids=tuple(ids[:NAMED]))
 
 
 @dataclass(frozen=True)
