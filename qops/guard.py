@@ -15,7 +15,7 @@ from qops.children import check_children
 from qops.db import require_read_committed, statement
 from qops.differences import Difference, add_key, alters, find_differences, forbid_null
 from qops.errors import Misconfigured
-from qops.triggers import read_triggers, why_triggers_refuse
+from qops.triggers import read_triggers, unseen_triggers, why_triggers_refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ def check_tables(
     if problems:
         raise Misconfigured(_cannot(queue, problems))
     names = {"schema": queue.schema, "table": queue.table.name, "archive": queue.archive.name}
-    hidden = tuple(row.name for row in connection.execute(statement("sees_triggers"), names) if not row.sure)
+    hidden = tuple(unseen_triggers(connection, **names))
     _check_triggers(queue, pair, hidden)
     guard = Guard(server, queue, allow_cascade, assume_no_children, shape, pair, hidden)
     _check_children(guard, connection)

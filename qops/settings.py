@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,8 @@ class Flags:
 class Settings:
     """Everything that a command may read. Sections that commands own are validated by them.
 
-    `replicas` are the servers of `[replicas]` by the names that they have there.
+    `replicas` are the servers of `[replicas]` by the names that they have there. `config_named` is the file's name as
+    the command line gave it, None where it was found.
     """
 
     database: Database
@@ -63,6 +65,13 @@ class Settings:
     replicas: Mapping[str, Database] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     config_file: Path | None = None
+    config_named: str | None = None
+
+    @property
+    def naming(self) -> str:
+        """The options by which another command line means the same configuration and queue, else nothing."""
+        config = "" if self.config_named is None else f" --config {shlex.quote(self.config_named)}"
+        return f"{config}{self.queue.naming}"
 
     def section(self, name: str, known: Iterable[str]) -> Mapping[str, Any]:
         """Return section `name` of the file, refusing keys other than `known`."""
@@ -85,6 +94,7 @@ def load(flags: Flags, environment: Mapping[str, str]) -> Settings:
         replicas=_replicas(section_of(document, "replicas", path), source, _password(environment), path),
         sections={name: section_of(document, name, path) for name in SECTIONS if name not in PARSED},
         config_file=path,
+        config_named=flags.config or None,
     )
 
 

@@ -18,8 +18,8 @@ from qops.versions import lock_tables_stall
 from qops.worker import LeaseLost, Worker
 from tests.conftest import Database, fresh_database, run_here, wait_until
 from tests.queues import GUIDE, GUIDE_TOML, fill, init, write_config
-from tests.test_doctor import HEALTHY, cure, examine, findings, of, result, server
-from tests.test_doctor_sessions import advised, run, worker
+from tests.test_doctor import HEALTHY, advised, cure, examine, findings, of, result, server
+from tests.test_doctor_sessions import run, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,6 +21,7 @@ from qops.privileges import LEDGER_TABLE, NEEDS, Need, grant
 from qops.purge import read_purge
 from qops.statements import archive, requeue, worker
 from qops.statements.common import delete_ids
+from qops.triggers import unseen_triggers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,10 +123,10 @@ class _Probe:
 
     def _triggers(self, on: str) -> str | None:
         """Say that there may be triggers which this account cannot see."""
-        names = {"schema": self.queue.schema, "table": self.queue.table.name, "archive": self.queue.archive.name}
-        name = names[on].lower()
-        rows = self.connection.execute(statement("sees_triggers"), names)
-        unsure = any(row.name.lower() == name and not row.sure for row in rows)
+        queue = self.queue
+        name = (queue.table if on == "table" else queue.archive).name
+        unseen = unseen_triggers(self.connection, queue.schema, queue.table.name, queue.archive.name)
+        unsure = any(one.lower() == name.lower() for one in unseen)
         return "TRIGGER is missing" if unsure else None
 
     def _sessions(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from qops.doctor import (
     checks_settings,
     checks_table,
     checks_traffic,
+    checks_types,
 )
 from qops.doctor.facts import Limits
 from qops.doctor.model import Check, NotKnownError, Outcome, Result
@@ -35,10 +37,13 @@ CHECKS: tuple[Check, ...] = (
     *checks_table.CHECKS,
     *checks_links.CHECKS,
     *checks_rows.CHECKS,
+    *checks_types.CHECKS,
     *checks_sessions.CHECKS,
     *checks_traffic.CHECKS,
 )
 BY_ID = {check.id: check for check in CHECKS}
+# In a remedy: a line of its own, or what a comment ends with after a colon.
+_COMMAND = re.compile(r"(?:^|(?<=: ))qops [a-z].*$", re.MULTILINE)
 SECTION = ("long_transaction", "purge_lag", "skip")
 
 
@@ -106,9 +111,13 @@ class _Run:
                 observed=outcome.observed,
                 expected=outcome.expected or None,
                 why=check.why,
-                remedy=outcome.remedy,
+                remedy=self._named(outcome.remedy),
             )
         return self.done[check.id]
+
+    def _named(self, remedy: str | None) -> str | None:
+        """Return a remedy whose commands say which queue they are for, where there are several to choose from."""
+        return remedy and _COMMAND.sub(lambda found: f"{found[0]}{self.facts.naming}", remedy)
 
     def _skipped(self, check: Check) -> Outcome | None:
         """Return why a check means nothing now: one that it rests on has failed, or was skipped itself."""

@@ -98,7 +98,7 @@ def auto_increment(facts: Facts) -> Outcome:
 def attempts_counted(facts: Facts) -> Outcome:
     """Check that a job which ends its workers is tried a limited number of times."""
     attempts = known(known(facts.rows).attempts)
-    expected = "attempts of every running job above 0, and of every pending one below its limit"
+    expected = "attempts of every running job above 0 and within its limit, and of every pending one below it"
     if attempts is None:
         return passed("not applicable: the queue has no attempts", expected)
     parts, cures = [], []
@@ -114,6 +114,14 @@ def attempts_counted(facts: Facts) -> Outcome:
     if attempts.spent.found:
         parts.append(f"pending with their attempts used up: {attempts.spent}")
         cures.append(attempts.cure)
+    if attempts.beyond.found:
+        parts.append(f"running although their attempts were used up: {attempts.beyond}")
+        cures.append(
+            advice(
+                "whoever puts jobs back to pending must give up on those at their limit, as this does once their "
+                "leases have passed: qops requeue --expired"
+            )
+        )
     if not parts:
         return passed("none that is not counted or used up", expected)
     return Outcome("warning", "; ".join(parts), expected, "\n".join(cures))

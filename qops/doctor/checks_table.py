@@ -42,6 +42,15 @@ def primary_key(facts: Facts) -> Outcome:
     if not table.primary_key:
         return Outcome("critical", "there is no primary key", expected, table.add_key)
     observed = f"PRIMARY KEY ({', '.join(table.primary_key)})"
+    if table.generated_keys:
+        return Outcome(
+            "warning",
+            "the server made up the primary key of "
+            f"{' and '.join(repr(name) for name, _ in table.generated_keys)}: an invisible column, which every other "
+            "index holds in place of the id",
+            expected,
+            "\n".join([advice("each statement rewrites its table"), *(cure for _, cure in table.generated_keys)]),
+        )
     if table.identified:
         return passed(observed, expected)
     return Outcome(

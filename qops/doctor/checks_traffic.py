@@ -211,6 +211,11 @@ CHECKS = (
         "one worker, however many there are.",
         skip_locked,
         TABLE,
+        how=(
+            "The server's sums by statement of the last hour (events_statements_summary_by_digest) that lock "
+            "jobs by their state; needs SELECT on performance_schema."
+        ),
+        cure="The worker's claim with SKIP LOCKED.",
     ),
     Check(
         "sorted-claims",
@@ -220,6 +225,11 @@ CHECKS = (
         "tables the optimizer chooses that although the index is there, unless the claim names it.",
         sorted_claims,
         TABLE,
+        how=(
+            "The sorts in the server's sums of the claims that were sent within the last hour; needs SELECT on "
+            "performance_schema."
+        ),
+        cure="The worker's claim with the index named: FORCE INDEX.",
     ),
     Check(
         "rows-examined",
@@ -229,6 +239,11 @@ CHECKS = (
         "locks all of them.",
         rows_examined,
         TABLE,
+        how=(
+            "Rows examined for each row that was sent or changed, in the server's sums by statement of the last "
+            "hour; needs SELECT on performance_schema."
+        ),
+        cure="The index that the statement lacks, or the statement in a form that an index serves.",
     ),
     Check(
         "lease-length",
@@ -238,6 +253,12 @@ CHECKS = (
         "did is thrown away.",
         lease_length,
         TABLE,
+        how=(
+            "The last 1,000 finished jobs along an index, whose lease and finish time are compared where both "
+            "stay, and changes by owner that met no row, in the server's sums; needs SELECT on the table and on "
+            "performance_schema."
+        ),
+        cure="A longer lease, or heartbeats while the work lasts.",
     ),
     Check(
         "lock-errors",
@@ -246,5 +267,10 @@ CHECKS = (
         "Each deadlock undoes a transaction, and each timeout leaves one open with half of its work: workers that do "
         "not begin again from the start lose jobs or do them twice.",
         lock_errors,
+        how=(
+            "The server's counts of the errors 1205 and 1213 (events_errors_summary_global_by_error), with the "
+            "accounts that met them; needs SELECT on performance_schema."
+        ),
+        cure="READ COMMITTED and SKIP LOCKED in whoever meets them, and smaller transactions.",
     ),
 )

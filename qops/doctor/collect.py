@@ -44,9 +44,12 @@ from qops.doctor.facts import (
 from qops.doctor.history import names_in_digests, read_autocommit_claims, read_clock_uses
 from qops.doctor.links import read_links
 from qops.doctor.rows import read_rows
+from qops.doctor.spare import read_spare
+from qops.doctor.states import read_strays
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
 from qops.doctor.tables import read_drift, read_indexes, read_table_facts, why_hidden
 from qops.doctor.traffic import read_late, read_lock_errors, read_traffic
+from qops.doctor.types import read_types
 from qops.errors import Misconfigured, PrivilegeMissing
 from qops.explain import explain
 from qops.login import OtherServer, version_tuple
@@ -164,6 +167,10 @@ class _Collector:
             replication=Replication(
                 self.attempt(lambda: read_primaries(self.connection), SESSIONS), ask_replicas(self.settings.replicas)
             ),
+            types=self._of(queue, lambda q: read_types(self.connection, q)),
+            spare=self._of(queue, lambda q: read_spare(self.connection, q, self._grant)),
+            strays=self._of(queue, lambda q: read_strays(self.connection, q)),
+            naming=self.settings.naming,
         )
 
     def attempt(self, read: Callable[[], T | Unknown], need: Need | None = None) -> T | Unknown:

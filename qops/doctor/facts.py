@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from qops.doctor.row_facts import LinkFacts, RowFacts, Sample
     from qops.doctor.traffic_facts import LockError, Traffic
+    from qops.doctor.type_facts import SpareFacts, StrayFacts, TypeFacts
     from qops.purge import PurgeLag
 
 
@@ -45,6 +46,7 @@ class TableFacts:
     """The queue's table. `problem` says what keeps the configuration and it from fitting each other.
 
     `identified`: a unique index begins with the id. `convert` makes it InnoDB, `add_key` gives it what it lacks.
+    `generated_keys` are the tables, of this and its archive, whose primary key the server made up, and what ends that.
     """
 
     name: str
@@ -55,6 +57,7 @@ class TableFacts:
     problem: str | None = None
     convert: str | None = None
     add_key: str | None = None
+    generated_keys: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that was collected; what could not be is Unknown with the reason."""
+    """Everything that was collected; what could not be is Unknown with the reason.
+
+    `naming` are the options by which a command means this queue and this configuration, where they have to be said.
+    """
 
     queue: str
     server: ServerFacts
@@ -261,3 +267,7 @@ class Facts:
     purge_counter: str | Unknown | None = UNREAD
     link: Link | Unknown = UNREAD
     replication: Replication | Unknown = UNREAD
+    types: TypeFacts | Unknown = UNREAD
+    spare: SpareFacts | Unknown = UNREAD
+    strays: StrayFacts | Unknown = UNREAD
+    naming: str = ""

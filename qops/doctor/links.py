@@ -10,7 +10,7 @@ from qops.db import quote_name, statement
 from qops.doctor.row_facts import ChildFacts, LinkFacts, TriggerFacts
 from qops.doctor.tables import why_hidden
 from qops.privileges import Need
-from qops.triggers import Trigger, read_triggers, why_triggers_refuse
+from qops.triggers import Trigger, read_triggers, unseen_triggers, why_triggers_refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def _triggers(connection: sa.Connection, queue: QueueTable, grant: Callable[[Nee
     names = {"schema": queue.schema, "table": queue.table.name, "archive": queue.archive.name}
     pair = connection.execute(statement("archive_pair"), names).all()
     found = read_triggers(pair)
-    unsure = [row.name for row in connection.execute(statement("sees_triggers"), names) if not row.sure]
+    unsure = list(unseen_triggers(connection, **names))
     if all(row.name.lower() != queue.archive.name.lower() for row in pair) and why_hidden(
         connection, queue.archive.name
     ):

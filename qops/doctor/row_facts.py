@@ -81,13 +81,15 @@ class Increment:
 class Attempts:
     """Running jobs whose attempt nobody counted, and pending ones whose attempts are used up.
 
-    `uncounted` is None where attempts are counted when a job is put back. `cure` ends the latter.
+    `uncounted` is None where attempts are counted when a job is put back. `cure` ends the latter. `beyond` are running
+    ones that were claimed although theirs were used up.
     """
 
     uncounted: Sample | None
     spent: Sample
     cure: str
     section: str
+    beyond: Sample = Sample()
 
 
 @dataclass(frozen=True)

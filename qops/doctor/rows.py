@@ -39,6 +39,10 @@ NAMED = 5
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _ARCHIVE = Need("SELECT", "archive", "see the archive's highest id")
 _SPENT = "the attempts are used up"
+_NO_WAY_OUT = (
+    "those whose attempts are used up stay, because the queue has no state for jobs that have failed: name one in\n"
+    "{section} failed, or have them tried from the start: qops requeue --expired --reset-attempts"
+)
 
 
 class _Attempt(Protocol):
@@ -83,9 +87,7 @@ class _Reader:
 
     def _command(self, words: str) -> str:
         """Return the command line to type; it does nothing while the queue is paused."""
-        settings = self.queue.settings
-        resume = [settings.command("resume")] if self.paused else []
-        return "\n".join([*resume, settings.command(words)])
+        return "\n".join([*(["qops resume"] if self.paused else []), f"qops {words}"])
 
     def overdue(self, state: str, role: str, command: str) -> Overdue | None:
         """Return the jobs of a state whose moment came some time ago, by index where one has it."""
@@ -95,7 +97,10 @@ class _Reader:
         moment = Past(role, GRACE_SECONDS * 1_000_000)
         wanted = queue.columns[role] <= queue.in_time(role, -moment.microseconds)
         walks = [choose_walk(queue, value, by=role, past=moment) for value in queue.states[state]]
-        return Overdue(self._sample(walks, wanted), GRACE_SECONDS, self._command(command))
+        cure = self._command(command)
+        if state == "running" and queue.has("attempts") and not queue.has_state("failed"):
+            cure = f"{cure}\n{advice(_NO_WAY_OUT.format(section=f'[queues.{queue.name}.states]'))}"
+        return Overdue(self._sample(walks, wanted), GRACE_SECONDS, cure)
 
     def delayed(self) -> Delayed | None:
         """Return how many of those that a claim reads first are not to be claimed yet."""
@@ -207,16 +212,34 @@ class _Reader:
         if not queue.has("attempts"):
             return None
         made = queue.columns["attempts"]
-        uncounted = None
-        if queue.settings.attempts_counted == "claim" and queue.has_state("running"):
-            walks = [choose_walk(queue, value) for value in queue.states["running"]]
-            uncounted = self._sample(walks, sa.func.coalesce(made, 0) == 0)
-        limit: Any = queue.settings.max_attempts
+        limit: Any = sa.literal(queue.settings.max_attempts)
         if queue.has("max_attempts"):
             limit = sa.func.coalesce(queue.columns["max_attempts"], limit)
+        uncounted, beyond = None, Sample()
+        if queue.has_state("running"):
+            walks = [choose_walk(queue, value) for value in queue.states["running"]]
+            at_claim = queue.settings.attempts_counted == "claim"
+            if at_claim:
+                uncounted = self._sample(walks, sa.func.coalesce(made, 0) == 0)
+            beyond = self._sample(walks, sa.and_(made > 1 if at_claim else made > 0, self._past(limit), self._held()))
         used_up = sa.and_(made > 0, made >= limit)  # a job that was never tried is not at its end, whatever its limit
         spent = self._sample(self._claim_order(), used_up, self._order)
-        return Attempts(uncounted, spent, self._cure_spent(used_up), f"[queues.{queue.name}]")
+        return Attempts(uncounted, spent, self._cure_spent(used_up), f"[queues.{queue.name}]", beyond)
+
+    def _past(self, limit: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """Return "claimed with its attempts used up": the running try is counted already where claims count."""
+        made = self.queue.columns["attempts"]
+        return made > limit if self.queue.settings.attempts_counted == "claim" else made >= limit
+
+    def _held(self) -> sa.ColumnElement[bool]:
+        """Return "its lease has not passed", as far as that can be told: what comes after is for a requeue."""
+        queue = self.queue
+        if not queue.has("lease_until"):
+            return sa.true()
+        lease = queue.columns["lease_until"]
+        if queue.facts[lease.name].data_type != "timestamp" and queue.settings.clock is None:
+            return sa.true()
+        return sa.or_(lease.is_(None), lease >= queue.now("lease_until"))
 
     def _cure_spent(self, used_up: sa.ColumnElement[bool]) -> str:
         queue = self.queue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from qops.schema.result import When
 from qops.schema.tables import existing_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import sqlalchemy as sa
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
     from qops.schema.facts import TableFacts as SchemaFacts
 
+GENERATED_KEY = "my_row_id"
 INDEX_ACTIONS = frozenset({"add-index", "show-index"})
 
 
@@ -49,7 +51,32 @@ def read_table_facts(connection: sa.Connection, schema: str, settings: QueueSett
         identified=found.identified_by(id_),
         convert=ddl.to_sql(ddl.ConvertEngine(Findings(schema).table(found.name))),
         add_key=_add_key(schema, found, id_),
+        generated_keys=tuple(_generated_keys(connection, schema, found, settings)),
     )
+
+
+def _generated_keys(
+    connection: sa.Connection, schema: str, found: SchemaFacts, settings: QueueSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield the tables whose primary key is the column that the server made up, and what puts the id in its place.
+
+    A server with sql_generate_invisible_primary_key calls that column my_row_id; both have to go in one statement.
+    """
+    archive = None
+    with suppress(Misconfigured):
+        archive = read_table(connection, schema, settings.archive_table)
+    id_ = settings.columns.get("id") or "id"
+    for table in (found, archive):
+        primary = table.primary if table else None
+        if table is None or primary is None or primary.columns != (GENERATED_KEY,):
+            continue
+        fact, own = table.find(id_), table.find(GENERATED_KEY)
+        if fact is not None and own is not None and "INVISIBLE" in own.extra:
+            name, key = f"{quote_name(schema)}.{quote_name(table.name)}", quote_name(fact.name)
+            yield (
+                table.name,
+                f"ALTER TABLE {name} DROP PRIMARY KEY, DROP COLUMN {quote_name(own.name)}, ADD PRIMARY KEY ({key});",
+            )
 
 
 def _add_key(schema: str, found: SchemaFacts, id_: str) -> str | None:

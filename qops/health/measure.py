@@ -133,8 +133,9 @@ class _Reader:
         try:
             brake = self._attempt("paused", _LEDGER, lambda: (active_brake(self.connection, self.queue.name),))
         except LedgerMissing:
-            self.lack("paused", f"the table {LEDGER_TABLE!r}: qops init")
-            self.lack("archive", f"the table {LEDGER_TABLE!r}: qops init")
+            init = self.queue.settings.command("init")
+            self.lack("paused", f"the table {LEDGER_TABLE!r}: {init}")
+            self.lack("archive", f"the table {LEDGER_TABLE!r}: {init}")
             return None, None
         if brake is None:
             self.need("archive", self.unknown[-1].needs)

@@ -1,6 +1,7 @@
 -- Whether this account can be sure to see all triggers (1) of each of two tables: TRIGGER is looked for among its own
--- privileges on the server, the schema and the table; what it has through a role is not, and partial revokes make holes
--- in the first two. MySQL 8.0.16 and later. Needs any privilege on the tables. Reads the privileges of every account.
+-- privileges on the server, the schema and the table; what it has through a role is told by own_grants.sql, if `roles`
+-- says that some are active. Partial revokes make holes in the first two. MySQL 8.0.16 and later. Needs any privilege
+-- on the tables. Reads the privileges of every account.
 SELECT t.table_name AS name,
        (@@partial_revokes = 0
         AND EXISTS (SELECT 1
@@ -18,7 +19,8 @@ SELECT t.table_name AS name,
                    WHERE p.privilege_type = 'TRIGGER'
                      AND p.table_schema = t.table_schema
                      AND p.table_name = t.table_name
-                     AND p.grantee = me.grantee) AS sure
+                     AND p.grantee = me.grantee) AS sure,
+       CURRENT_ROLE() <> 'NONE' AS roles
   FROM (SELECT 1 AS place, :table AS name UNION ALL SELECT 2, :archive) AS w
   JOIN information_schema.tables AS t
     ON t.table_schema = :schema

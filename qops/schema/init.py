@@ -124,7 +124,7 @@ def _drift_failure(plan: Plan, settings: QueueSettings, *, repair: bool, dry_run
     differs = f"{', '.join(objects[:NAMED])}{more}"
     remedy = "it takes SQL that blocks writers, to be run by hand, or another configuration in qops.toml"
     if any(action.when is When.REPAIR for action in plan.actions) and (dry_run or not repair):
-        remedy = "add what is missing, online, with: qops init --repair"
+        remedy = f"add what is missing, online, with: {settings.command('init --repair')}"
     return Failure.of(
         Misconfigured(f"what is there differs from what queue {settings.name!r} needs: {differs}; {remedy}")
     )
