@@ -147,7 +147,7 @@ def lock_errors(facts: Facts) -> Outcome:
         observed,
         expected,
         advice(
-            "who waits for whom now: qops locks; the last deadlock, with both statements: SHOW ENGINE INNODB STATUS\n"
+            "who waits for whom now: qops health; the last deadlock, with both statements: SHOW ENGINE INNODB STATUS\n"
             "in the workers: READ COMMITTED, FOR UPDATE SKIP LOCKED and then changes by id, short transactions\n"
             f"then, so that the count begins anew: {ERRORS}"
         ),
