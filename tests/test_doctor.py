@@ -449,13 +449,17 @@ def test_a_missing_primary_key_is_found_and_added(own_server: Any, tmp_path: Pat
     with fresh_database(own_server) as database:
         database.execute(ARTICLE)
         init(database, "--config", config, "--repair")
-        for table, id_, status in (
-            ("job_queue", "primary-key", "critical"),
-            ("job_queue_archive", "archive-drift", "warning"),
+        for table, change, id_, status in (
+            ("job_queue", "", "primary-key", "critical"),
+            ("job_queue", ", MODIFY id BIGINT NULL", "primary-key", "critical"),
+            ("job_queue", ", ADD PRIMARY KEY (attempts, id)", "primary-key", "warning"),
+            ("job_queue_archive", "", "archive-drift", "warning"),
+            ("job_queue_archive", ", ADD PRIMARY KEY (attempts, id)", "archive-drift", "warning"),
         ):
-            database.execute(f"ALTER TABLE {table} DROP PRIMARY KEY")
+            database.execute(f"ALTER TABLE {table} DROP PRIMARY KEY{change}")
             document = examine(database, "--config", config)
-            assert findings(document) == {id_: status}
+            differing = {"archive-drift": "warning"} if "NULL" in change else {}  # from the archive's id
+            assert findings(document) == {id_: status, **differing}
             cure(database, document, id_, "--config", config)
             assert findings(examine(database, "--config", config)) == {}
 
