@@ -62,6 +62,7 @@ def claim(cursor: Any, statement: str, times: int = TIMES) -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["as text", "prepared"])
+@pytest.mark.breaks("skip-locked")
 def test_claims_that_wait_are_found(own: Database, prepared: bool) -> None:  # noqa: FBT001
     """FOR UPDATE without SKIP LOCKED is one finding; with the claim that is advised, and new sums, it passes."""
     fill(own, 3)
@@ -84,6 +85,7 @@ def test_claims_that_wait_are_found(own: Database, prepared: bool) -> None:  # n
     assert of(document, "skip-locked")["observed"].startswith("1 kind")
 
 
+@pytest.mark.breaks("sorted-claims")
 def test_a_claim_that_sorts_is_found(own: Database) -> None:
     """A claim that sorts is one finding, whoever wrote the index; with the claim that is advised it passes."""
     fill(own, 20)
@@ -118,6 +120,7 @@ def test_a_sort_of_one_job_is_none(own: Database) -> None:
     assert findings(examine(own)) == {}
 
 
+@pytest.mark.breaks("rows-examined")
 def test_changes_that_read_over_many_rows_are_found(own: Database) -> None:
     """An UPDATE that reads the whole table for one row is one finding, and passes when it finds its row by an index."""
     fill(own, 300)
@@ -158,6 +161,7 @@ def test_workers_at_work_and_qops_beside_them_give_no_finding(own: Database) -> 
     assert findings(examine(own)) == {}
 
 
+@pytest.mark.breaks("lease-length")
 def test_jobs_that_outlast_their_leases_are_found(own: Database) -> None:
     """Workers whose leases pass before they finish are one finding, by what their own fence turned away."""
     fill(own, TIMES * 2)
@@ -214,6 +218,7 @@ def test_the_last_finished_jobs_are_read_without_a_sort(own: Database) -> None:
     assert examined <= 2000
 
 
+@pytest.mark.breaks("lock-errors")
 def test_deadlocks_are_counted_and_named(own: Database) -> None:
     """Ten deadlocks in an hour are one finding that names the account; new counts end it."""
     fill(own, 2)
@@ -468,6 +473,7 @@ def errors(**values: Any) -> Facts:
         ("lock-errors", replace(HEALTHY, lock_errors=Unknown("off", "UPDATE …;")), "unknown", "UPDATE"),
     ],
 )
+@pytest.mark.literal
 def test_a_check_judges_literal_facts(id_: str, facts: Facts, status: str, remedy: str | None) -> None:
     """From the facts alone follow the status and the kind of remedy."""
     found = result(facts, id_)

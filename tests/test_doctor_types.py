@@ -85,6 +85,7 @@ def test_a_status_without_a_state_is_found_and_given_it(queue: Database) -> None
     assert f"enum({STATES})" in str(queue.rows("SHOW COLUMNS FROM jobs LIKE 'status'"))
 
 
+@pytest.mark.breaks("time-range")
 def test_times_near_the_end_of_a_timestamp_are_found(queue: Database) -> None:
     """A time in the last year of a TIMESTAMP is a warning that names the rows; ordinary ones show the range."""
     fill(queue, 5)
@@ -111,6 +112,7 @@ def test_datetimes_beyond_2038_are_no_finding(own_server: Any, tmp_path: Path) -
         assert "reserved_at int unsigned is none of qops's; if it counts seconds it ends in 2106" in check["observed"]
 
 
+@pytest.mark.breaks("attempts-type")
 def test_attempts_that_overflow_are_found_and_widened(queue: Database, tmp_path: Path) -> None:
     """A TINYINT is enough for few attempts; a job that may be tried more often is a warning, and the ALTERs cure it."""
     for table in ("jobs", "jobs_archive"):
@@ -139,6 +141,7 @@ def test_attempts_that_overflow_are_found_and_widened(queue: Database, tmp_path:
 @pytest.mark.parametrize(
     ("column", "kind"), [("claimed_by", "VARCHAR(10)"), ("last_error", "VARCHAR(50) DEFAULT 'none'")]
 )
+@pytest.mark.breaks("text-width")
 def test_a_narrow_text_is_found_and_widened(queue: Database, column: str, kind: str) -> None:
     """A column too narrow for worker names or errors is a warning, and the ALTERs widen it in both tables."""
     for table in ("jobs", "jobs_archive"):
@@ -159,6 +162,7 @@ def test_a_narrow_text_is_found_and_widened(queue: Database, column: str, kind: 
     ],
     ids=["left part", "the same", "of another", "wrong direction", "invisible"],
 )
+@pytest.mark.breaks("redundant-indexes")
 def test_a_redundant_index_is_found_and_dropped(queue: Database, index: str, why: str) -> None:
     """An index that another one replaces, or that nothing can read, is exactly one finding, and the DROP ends it."""
     queue.execute(f"ALTER TABLE jobs ADD KEY {index}")
@@ -204,6 +208,7 @@ def test_reads_of_a_doubtful_index_are_counted(queue: Database) -> None:
         assert findings(examine(limited, "--only", "redundant-indexes")) == {}
 
 
+@pytest.mark.breaks("unknown-states")
 def test_a_status_that_no_state_has_is_found_and_ended(queue: Database, tmp_path: Path) -> None:
     """Rows with another ENUM member, or with none, are a warning with ids; naming the member or the UPDATE ends it."""
     for table in ("jobs", "jobs_archive"):
@@ -427,6 +432,7 @@ GENERATED = TableFacts("jobs", exists=True, primary_key=("my_row_id",), generate
         ("primary-key", replace(HEALTHY, table=replace(GENERATED, engine="InnoDB")), "warning", "--"),
     ],
 )
+@pytest.mark.literal
 def test_a_check_judges_literal_facts(id_: str, facts: Facts, status: str, remedy: str | None) -> None:
     """From the facts alone follow the status and the kind of remedy."""
     found = result(facts, id_)
