@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qops.doctor.audit import CHECKS, ROOT
+from qops.doctor.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from qops.doctor.model import Check
@@ -22,6 +23,10 @@ A page for each check, with what `qops doctor --explain ID` says. A check that w
 `unknown`, and the GRANT that helps is printed; one that means nothing because another one failed is `skipped`.
 `qops doctor --only ID` runs one alone, `--skip ID` or `skip` in `[doctor]` of qops.toml leaves one out.
 """
+_THRESHOLDS = """## Thresholds
+
+The keys of `[doctor]` in qops.toml that say from when on something is a finding.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -33,7 +38,18 @@ def index() -> str:
     """Return the page that lists the checks, in the order in which they are reported."""
     lines = ["| check | at worst | what holds when it passes |", "|---|---|---|"]
     lines += [f"| [{one.id}]({one.id}.md) | {one.severity} | {one.title} |" for one in CHECKS]
-    return "\n".join((_INTRODUCTION, *lines, ""))
+    return "\n".join((_INTRODUCTION, *lines, "", _THRESHOLDS, *thresholds(), ""))
+
+
+def thresholds(check: Check | None = None) -> list[str]:
+    """Return the table of the keys of `[doctor]`, of all checks or of one; nothing where that one has none."""
+    rows = [
+        f"| `{limit.key}` | `{limit.written(getattr(Limits(), name))}` | `{limit.written(limit.least)}` to "
+        f"`{limit.written(limit.most)}` | {', '.join(limit.checks)} | {limit.meaning} |"
+        for name, limit in LIMITS.items()
+        if check is None or check.id in limit.checks
+    ]
+    return ["| key | default | range | check | finding from |", "|---|---|---|---|---|", *rows] if rows else []
 
 
 def page(check: Check) -> str:
@@ -46,6 +62,7 @@ def page(check: Check) -> str:
         f"## Why\n\n{check.why}",
         f"## How it is observed\n\n{check.how}",
         f"## Cure\n\n{check.cure}\n\n`qops doctor --only {check.id}` prints it for your queue.",
+        *(["## Thresholds in `[doctor]`\n\n" + "\n".join(own)] if (own := thresholds(check)) else []),
         *([f"## Rests on\n\nIt is skipped while one of these is critical or skipped: {rests}."] if rests else []),
     ]
     return "\n\n".join(parts) + "\n"

@@ -246,7 +246,22 @@ def test_an_unknown_check_is_a_usage_error(qops: Callable[..., Ran], option: str
 
 
 @pytest.mark.parametrize(
-    "text", ['skip = ["sql_mode"]', "skip = 'sql-mode'", "long_transaction = 5", "purge_lag = 'x'", "skipp = []"]
+    "text",
+    [
+        'skip = ["sql_mode"]',
+        "skip = 'sql-mode'",
+        "long_transaction = 5",
+        "long_transaction = 'x'",
+        "purge_lag = 'x'",
+        "purge_lag = 0",
+        "purge_lag = true",
+        "grace = '0s'",
+        "ids_used = 0.99",
+        "ids_used = '80%'",
+        "delayed_pending = 1001",
+        "finished_rows = 1.5",
+        "skipp = []",
+    ],
 )
 def test_a_wrong_section_is_refused(qops: Callable[..., Ran], tmp_path: Path, text: str) -> None:
     """What is wrong in [doctor] is exit 78."""

@@ -13,7 +13,8 @@ import pytest
 
 from dev.server import private_server
 from qops.doctor.collect import collect
-from qops.doctor.facts import Limits, Unknown
+from qops.doctor.facts import Unknown
+from qops.doctor.limits import Limits
 from qops.errors import PrivilegeMissing
 from qops.worker import open_worker
 from tests.accounts import account

@@ -23,7 +23,7 @@ from qops.archive.options import choose
 from qops.archive.result import Options
 from qops.doctor.audit import CHECKS, limits
 from qops.doctor.audit import choose as choose_checks
-from qops.doctor.facts import Limits
+from qops.doctor.limits import Limits
 from qops.health.thresholds import HealthThresholds, thresholds
 from qops.privileges import NEEDS
 from qops.queue_settings import QUEUE_KEYS, ROLES, STATES, QueueSettings

@@ -17,11 +17,10 @@ from qops.doctor import (
     checks_traffic,
     checks_types,
 )
-from qops.doctor.facts import Limits
+from qops.doctor.limits import KEYS, Limits, read_limits
 from qops.doctor.model import Check, NotKnownError, Outcome, Result
 from qops.errors import Misconfigured, UsageError
 from qops.report import worst
-from qops.settings import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +43,7 @@ CHECKS: tuple[Check, ...] = (
 BY_ID = {check.id: check for check in CHECKS}
 # In a remedy: a line of its own, or what a comment ends with after a colon.
 _COMMAND = re.compile(r"(?:^|(?<=: ))qops [a-z].*$", re.MULTILINE)
-SECTION = ("long_transaction", "purge_lag", "skip")
+SECTION = (*KEYS, "skip")
 
 
 @dataclass(frozen=True)
@@ -172,16 +171,4 @@ def find(id_: str) -> Check:
 
 def limits(settings: Settings) -> Limits:
     """Return the limits as configured. Raises Misconfigured for a wrong value."""
-    section = settings.section("doctor", SECTION)
-    chosen: dict[str, Any] = {}
-    if "long_transaction" in section:
-        try:
-            chosen["long_transaction_seconds"] = duration(section["long_transaction"])
-        except (ValueError, AttributeError) as error:
-            raise Misconfigured(f'[doctor] long_transaction must be a duration such as "60s": {error}') from None
-    lag = section.get("purge_lag")
-    if lag is not None:
-        if not isinstance(lag, int) or isinstance(lag, bool) or lag < 1:
-            raise Misconfigured(f"[doctor] purge_lag must be a whole number above 0, not {lag!r}")
-        chosen["purge_lag"] = lag
-    return Limits(**chosen)
+    return read_limits(settings.section("doctor", SECTION))

@@ -12,20 +12,18 @@ if TYPE_CHECKING:
 
 TABLE = ("storage-engine",)
 TIMED = (*TABLE, "clock")
-DELAYED_LIMIT = 100  # of the first thousand in the claim's order: each claim reads over them
-FINISHED_LEAST = 10_000  # where they outweigh the live jobs; below that no table is large
-NEAR_END, AT_END = 0.8, 0.95  # of the ids that there are
+AT_END = 0.95  # of the ids that there are
 
 
 def expired_leases(facts: Facts) -> Outcome:
     """Check that somebody puts back the jobs of workers that are gone."""
-    expected = "no running job whose lease passed a minute ago or longer"
+    expected = f"no running job whose lease passed {facts.limits.grace_seconds:g} s ago or longer"
     return _overdue(facts, known(facts.rows).expired, "running, and the lease has passed", expected)
 
 
 def scheduled_promotion(facts: Facts) -> Outcome:
     """Check that somebody makes scheduled jobs pending when their time has come."""
-    expected = "no scheduled job that has been due for a minute or longer"
+    expected = f"no scheduled job that has been due for {facts.limits.grace_seconds:g} s or longer"
     return _overdue(facts, known(facts.rows).due, "scheduled, and their time has come", expected)
 
 
@@ -35,7 +33,7 @@ def _overdue(facts: Facts, fact: Overdue | Unknown | None, what: str, expected: 
         return passed("not applicable: the queue has no such state, or no such time", expected)
     if not overdue.jobs.found:
         return passed("none", expected)
-    observed = f"{overdue.jobs}: {what} for more than {overdue.grace_seconds} s{_paused(facts)}"
+    observed = f"{overdue.jobs}: {what} for more than {overdue.grace_seconds:g} s{_paused(facts)}"
     return Outcome("warning", observed, expected, overdue.command)
 
 
@@ -47,12 +45,13 @@ def _paused(facts: Facts) -> str:
 def delayed_pending(facts: Facts) -> Outcome:
     """Check that claims do not read over jobs whose time has not come."""
     delayed = known(known(facts.rows).delayed)
-    expected = f"fewer than {DELAYED_LIMIT} pending jobs whose time has not come among the first that a claim reads"
+    limit = facts.limits.delayed_pending
+    expected = f"fewer than {limit} pending jobs whose time has not come among the first that a claim reads"
     if delayed is None:
         return passed("not applicable: no claim reads over jobs that wait for their time", expected)
     jobs = delayed.jobs
     observed = f"{jobs.found} of the first {jobs.examined}"
-    if jobs.found < DELAYED_LIMIT:
+    if jobs.found < limit:
         return passed(observed, expected)
     return Outcome("warning", f"{observed} (id {', '.join(jobs.ids)}, …)", expected, delayed.cure)
 
@@ -60,14 +59,15 @@ def delayed_pending(facts: Facts) -> Outcome:
 def finished_rows(facts: Facts) -> Outcome:
     """Check that finished jobs leave the table."""
     finished = known(known(facts.rows).finished)
-    expected = f"few jobs that the archiver is to move: from {FINISHED_LEAST} on fewer than there are live ones"
+    least = facts.limits.finished_rows
+    expected = f"few jobs that the archiver is to move: from {least} on fewer than there are live ones"
     if finished is None:
         return passed("not applicable: the queue has no finished jobs", expected)
     if finished.rows >= finished.bound:
         observed = f"at least {finished.bound} are {finished.state}{_paused(facts)}"
         return Outcome("warning", observed, expected, finished.command)
     observed = f"{finished.rows} are {finished.state}"
-    if finished.live is None or finished.rows < max(FINISHED_LEAST, finished.live + 1):
+    if finished.live is None or finished.rows < max(least, finished.live + 1):
         return passed(observed, expected)
     observed = f"{observed}, and {finished.live} are not finished{_paused(facts)}"
     return Outcome("warning", observed, expected, finished.command)
@@ -76,14 +76,15 @@ def finished_rows(facts: Facts) -> Outcome:
 def auto_increment(facts: Facts) -> Outcome:
     """Check that the next ids are new and that there are enough of them."""
     ids = known(known(facts.rows).increment)
-    expected = f"a next id above the archive's highest, and below {NEAR_END:.0%} of what the type holds"
+    near = facts.limits.ids_used
+    expected = f"a next id above the archive's highest, and below {near:.0%} of what the type holds"
     if ids is None:
         return passed("not applicable: the queue does not number its jobs", expected)
     observed = f"next id {ids.next_id} of {ids.column_type}"
     if ids.archived is not None and ids.next_id <= ids.archived:
         return Outcome("critical", f"{observed}; the archive's highest is {ids.archived}", expected, ids.raise_)
     used = ids.next_id / ids.end
-    if used < NEAR_END:
+    if used < near:
         return passed(observed, expected)
     said = "each statement rewrites its table and blocks its writers, and columns that refer to the id must follow"
     nothing = "MySQL has no wider type: bring the ids down with a new table"

@@ -10,13 +10,11 @@ from qops.doctor.model import Check, NotKnownError, Outcome, advice, known, pass
 if TYPE_CHECKING:
     from qops.doctor.facts import Facts, Replica, Replication
 
-LONGEST_WAIT = 50  # seconds: the server's own default
-
 
 def lock_wait_timeout(facts: Facts) -> Outcome:
     """Check how long a statement of a new session waits for a lock before it gives up."""
-    variables = known(facts.variables)
-    expected = f"innodb_lock_wait_timeout of {LONGEST_WAIT} s or less"
+    variables, longest = known(facts.variables), int(facts.limits.lock_wait_seconds)
+    expected = f"innodb_lock_wait_timeout of {longest} s or less"
     value = variables.get("innodb_lock_wait_timeout")
     if value is None:
         raise NotKnownError(Unknown("innodb_lock_wait_timeout is not among the server's variables"))
@@ -24,9 +22,9 @@ def lock_wait_timeout(facts: Facts) -> Outcome:
         f"innodb_lock_wait_timeout {value} s, lock_wait_timeout {variables.get('lock_wait_timeout', '?')} s "
         f"(metadata locks), innodb_rollback_on_timeout {variables.get('innodb_rollback_on_timeout', 'OFF')}"
     )
-    if int(value) <= LONGEST_WAIT:
+    if int(value) <= longest:
         return passed(observed, expected)
-    return Outcome("warning", observed, expected, f"SET PERSIST innodb_lock_wait_timeout = {LONGEST_WAIT};")
+    return Outcome("warning", observed, expected, f"SET PERSIST innodb_lock_wait_timeout = {longest};")
 
 
 def deadlock_detection(facts: Facts) -> Outcome:

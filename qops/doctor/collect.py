@@ -31,7 +31,6 @@ from qops.doctor.facts import (
     Clock,
     DriftFacts,
     Facts,
-    Limits,
     PlanFacts,
     Replication,
     Roles,
@@ -61,6 +60,7 @@ from qops.statements.worker import select_claim
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from qops.doctor.limits import Limits
     from qops.settings import Settings
 
 T = TypeVar("T")
@@ -147,7 +147,9 @@ class _Collector:
             clock=self._of(queue, self._clock),
             drift=self._drift(table),
             links=self._of(queue, lambda q: read_links(self.connection, q, self._grant)),
-            rows=self._of(queue, lambda q: read_rows(self.connection, q, self.settings, self._of, self._grant)),
+            rows=self._of(
+                queue, lambda q: read_rows(self.connection, q, self.settings, self.limits, self._of, self._grant)
+            ),
             purge=purge,
             transactions=self.attempt(self._transactions, PROCESS),
             sessions=sessions,

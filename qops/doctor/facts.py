@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from qops.doctor.limits import Limits
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -226,14 +228,6 @@ class Replication:
 
     primaries: tuple[str, ...] | Unknown = ()
     replicas: tuple[Replica, ...] = ()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """From when on something is a finding: the `[doctor]` section over the defaults."""
-
-    long_transaction_seconds: float = 60.0
-    purge_lag: int = 50_000
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Overdue:
     """Jobs for which the moment of a command has come `grace_seconds` ago or longer, and what to type."""
 
     jobs: Sample
-    grace_seconds: int
+    grace_seconds: float
     command: str
 
 

@@ -25,6 +25,7 @@ from qops.statements.walk import Past, Step, Walk, choose_walk, count_selected
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qops.doctor.limits import Limits
     from qops.queue import QueueTable
     from qops.settings import Settings
 
@@ -34,7 +35,6 @@ BOUND = 1_000
 """Rows of a state that are looked at: some 2 ms where they are in memory."""
 FINISHED_BOUND = 100_000
 """Finished jobs that are counted along an index: some 20 ms."""
-GRACE_SECONDS = 60
 NAMED = 5
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _ARCHIVE = Need("SELECT", "archive", "see the archive's highest id")
@@ -54,6 +54,7 @@ def read_rows(
     connection: sa.Connection,
     queue: QueueTable,
     settings: Settings,
+    limits: Limits,
     attempt: _Attempt,
     grant: Callable[[Need], str],
 ) -> RowFacts:
@@ -61,9 +62,10 @@ def read_rows(
     brake = attempt(queue, lambda _: _brake(connection, queue))
     paused = brake if isinstance(brake, str) else None
     reader = _Reader(connection, queue, paused=paused is not None)
+    grace = limits.grace_seconds
     return RowFacts(
-        expired=attempt(queue, lambda _: reader.overdue("running", "lease_until", "requeue --expired")),
-        due=attempt(queue, lambda _: reader.overdue("scheduled", "available_at", "promote")),
+        expired=attempt(queue, lambda _: reader.overdue("running", "lease_until", "requeue --expired", grace)),
+        due=attempt(queue, lambda _: reader.overdue("scheduled", "available_at", "promote", grace)),
         delayed=attempt(queue, lambda _: reader.delayed()),
         finished=attempt(queue, lambda _: reader.finished(settings)),
         increment=attempt(queue, lambda _: reader.increment(grant)),
@@ -89,18 +91,18 @@ class _Reader:
         """Return the command line to type; it does nothing while the queue is paused."""
         return "\n".join([*(["qops resume"] if self.paused else []), f"qops {words}"])
 
-    def overdue(self, state: str, role: str, command: str) -> Overdue | None:
+    def overdue(self, state: str, role: str, command: str, grace: float) -> Overdue | None:
         """Return the jobs of a state whose moment came some time ago, by index where one has it."""
         queue = self.queue
         if not queue.has_state(state) or not queue.has(role):
             return None
-        moment = Past(role, GRACE_SECONDS * 1_000_000)
+        moment = Past(role, round(grace * 1_000_000))
         wanted = queue.columns[role] <= queue.in_time(role, -moment.microseconds)
         walks = [choose_walk(queue, value, by=role, past=moment) for value in queue.states[state]]
         cure = self._command(command)
         if state == "running" and queue.has("attempts") and not queue.has_state("failed"):
             cure = f"{cure}\n{advice(_NO_WAY_OUT.format(section=f'[queues.{queue.name}.states]'))}"
-        return Overdue(self._sample(walks, wanted), GRACE_SECONDS, cure)
+        return Overdue(self._sample(walks, wanted), grace, cure)
 
     def delayed(self) -> Delayed | None:
         """Return how many of those that a claim reads first are not to be claimed yet."""
