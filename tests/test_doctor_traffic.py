@@ -288,10 +288,10 @@ def test_what_is_not_summed_up_is_unknown(own: Database, off: str, ids: set[str]
 
 def test_a_summary_that_is_full_acquits_nobody() -> None:
     """Where the server had no room for further statements nothing passes; with new sums it does."""
-    options = [COMMITTED, "--performance-schema-digests-size=60"]
+    options = [COMMITTED, "--performance-schema-digests-size=200"]
     with private_server(options=options) as server, fresh_database(server) as database:
         init(database)
-        for number in range(70):
+        for number in range(210):
             database.execute(f"SELECT 1 AS n{number}")
         document = examine(database)
         ids = ("skip-locked", "sorted-claims", "rows-examined", "lease-length")
