@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "health": ("health", "--fail-on", "never"),
 }
 PRIVILEGE_MISSING = 77
+OF_SESSIONS = {"skip-locked", "sorted-claims", "rows-examined", "lease-length"}
+"""Checks of what performance_schema tells of the statements on the table."""
 MOVERS = {"archive", "expire", "restore"}
 
 

@@ -402,7 +402,7 @@ def spare(*doubtful: Doubtful, uptime: int = DAY, **parts: Any) -> Facts:
 
 TWO = Sample(2, 2, bounded=False, ids=("4", "7"))
 ZONED = Moments((("lease_until", "timestamp(6)"),), ("lease_until",))
-UNREAD_INDEX = Doubtful("z (status, claimed_by)", 0, "DROP INDEX z;")
+UNREAD_INDEX = Doubtful("z (status, claimed_by)", 0, "DROP INDEX …;")
 GENERATED = TableFacts("jobs", exists=True, primary_key=("my_row_id",), generated_keys=(("jobs", "ALTER …;"),))
 
 
@@ -420,7 +420,7 @@ GENERATED = TableFacts("jobs", exists=True, primary_key=("my_row_id",), generate
         ("attempts-type", typed(attempts=AttemptRoom("tinyint", 127, 5, TWO)), "warning", "--"),
         ("text-width", typed(widths=(Width("claimed_by", "char(16)", 16, 16, "x"),)), "pass", None),
         ("text-width", typed(widths=(Width("last_error", "char(9)", 9, 100, "x", ("ALTER;",)),)), "warning", "--"),
-        ("redundant-indexes", spare(spare=(Spare("a (b)", "why", "DROP INDEX a;"),)), "warning", "DROP"),
+        ("redundant-indexes", spare(spare=(Spare("a (b)", "why", "DROP INDEX …;"),)), "warning", "DROP"),
         ("redundant-indexes", spare(UNREAD_INDEX), "warning", "--"),
         ("redundant-indexes", spare(UNREAD_INDEX, uptime=DAY - 1), "pass", None),
         ("redundant-indexes", spare(replace(UNREAD_INDEX, reads=1)), "pass", None),
