@@ -30,8 +30,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "health": ("health", "--fail-on", "never"),
 }
 PRIVILEGE_MISSING = 77
-OF_SESSIONS = {"skip-locked", "sorted-claims", "rows-examined", "lease-length"}
-"""Checks of what performance_schema tells of the statements on the table."""
 MOVERS = {"archive", "expire", "restore"}
 
 
@@ -239,14 +237,11 @@ def test_columns_out_of_sight_are_not_taken_for_missing(queue: Database, tmp_pat
         assert "requeue" in reported(result["privileges"])
         assert run_here("requeue", "--expired", "--url", limited.url, *config).code == PRIVILEGE_MISSING
         queue.execute(result["clock"]["remedy"].removesuffix(";"))
-        after = {check["id"]: check["status"] for check in examine(limited, *config)["checks"]}
-        assert {id_ for id_ in of_the_table if after[id_] == "unknown"} == {
-            "archive-drift",
-            "auto-increment",
-            "foreign-keys",
-            "triggers",
-            *OF_SESSIONS,
-        }
+        after = {check["id"]: check for check in examine(limited, *config)["checks"]}
+        left = {id_ for id_ in of_the_table if after[id_]["status"] == "unknown"}
+        assert left >= {"archive-drift", "auto-increment", "foreign-keys", "triggers"}
+        of_jobs = f"GRANT SELECT ON `{queue.name}`.`jobs` TO "
+        assert not [id_ for id_ in left if (after[id_]["remedy"] or "").startswith(of_jobs)]
 
 
 def test_an_archive_out_of_sight_is_not_taken_for_missing(queue: Database) -> None:

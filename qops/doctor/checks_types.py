@@ -176,8 +176,8 @@ CHECKS = (
         redundant_indexes,
         TABLE,
         how=(
-            "The indexes in information_schema, their foreign keys, and how often each was read "
-            "(table_io_waits_summary_by_index_usage) where SELECT on performance_schema lets that be seen."
+            "The indexes in information_schema, their foreign keys, and how often each was read in "
+            "performance_schema.table_io_waits_summary_by_index_usage; needs SELECT on performance_schema."
         ),
         cure="An index is made invisible first, and dropped when nothing misses it.",
     ),
