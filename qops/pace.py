@@ -15,10 +15,14 @@ STRAINED_REST_SECONDS = 2.0  # more at the limit of a throttle, none below half 
 
 
 class Pace:
-    """The size of batches, at most `most` rows. `row_bytes` is what a row weighs on average, None if unknown."""
+    """The size of batches, at most `most` rows. `row_bytes` is what a row weighs on average, None if unknown.
 
-    def __init__(self, most: int, row_bytes: int | None = None) -> None:
+    `rest_factor`: how many times as long as a batch took the rest after it is.
+    """
+
+    def __init__(self, most: int, row_bytes: int | None = None, *, rest_factor: float = REST_FACTOR) -> None:
         self.most = most
+        self.rest_factor = rest_factor
         self.size = most
         self.seconds = 0.0
         if row_bytes:
@@ -38,7 +42,7 @@ class Pace:
 
     def rest(self, pressure: float) -> float:
         """Return the seconds to rest after the last batch; `pressure` (0 to 1): how near a throttle is to its limit."""
-        return min(MAX_REST_SECONDS, REST_FACTOR * self.seconds) + STRAINED_REST_SECONDS * pressure
+        return min(MAX_REST_SECONDS, self.rest_factor * self.seconds) + STRAINED_REST_SECONDS * pressure
 
     def _set(self, size: int) -> None:
         self.size = min(self.most, max(LEAST, size))

@@ -44,16 +44,20 @@ class Picked:
 
 @dataclass(frozen=True)
 class Found:
-    """Ids in ascending order that were read without locks, and the key of the last in the walk's order."""
+    """Ids in ascending order that were read without locks, and the key of the last in the walk's order.
+
+    `keys` are those of all, in that order, where they were kept.
+    """
 
     ids: Sequence[Any] = ()
     key: tuple[Any, ...] | None = None
+    keys: Sequence[Sequence[Any]] = ()
 
 
 def find(connection: sa.Connection, queue: QueueTable, walk: Walk, key: tuple[Any, ...] | None, limit: int) -> Found:
     """Read up to `limit` ids that come after `key` (None: from the start)."""
     keys = connection.execute(next_keys(queue, walk, key, limit)).all()
-    return Found(sorted(row[-1] for row in keys), tuple(keys[-1])) if keys else Found()
+    return Found(sorted(row[-1] for row in keys), tuple(keys[-1]), keys) if keys else Found()
 
 
 def lock(

@@ -147,6 +147,10 @@ class QueueTable:
         minutes = _offset_minutes(clock)
         return instant if minutes == 0 else shift(instant, minutes * 60_000_000)
 
+    def tells_time(self, role: str) -> bool:
+        """Whether column `role` can be compared with the clock: a DATETIME only where the clock is declared."""
+        return self.facts[self.columns[role].name].data_type == "timestamp" or self.settings.clock is not None
+
     def in_time(self, role: str, microseconds: int | sa.ColumnElement[int]) -> sa.ColumnElement[Any]:
         """Return the instant `microseconds` from now (negative: ago) as column `role` stores it."""
         return shift(self.now(role), microseconds)

@@ -11,22 +11,37 @@ from qops.isolate import each_or_all
 from qops.statements import requeue as st
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import sqlalchemy as sa
 
     from qops.queue import QueueTable
-    from qops.requeue.result import Ineligible, Outcome
+    from qops.requeue.result import Ineligible, Options, Outcome
 
 EXHAUSTED = "lease expired and the attempts are used up ({attempts} of {limit})"
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The rules of one run over one queue; acts inside the caller's transaction."""
+    """The rules of one run over one queue; acts inside the caller's transaction.
+
+    `max_attempts` is the limit in the place of the jobs' own. With `delay` or `spread`, microseconds, jobs become
+    scheduled.
+    """
 
     queue: QueueTable
     reset_attempts: bool
+    max_attempts: int | None = None
+    delay: int | None = None
+    spread: int | None = None
+
+    @classmethod
+    def of(cls, queue: QueueTable, options: Options) -> Judge:
+        """Return the rules that a command line asks for; times become microseconds."""
+        delay, spread = (
+            None if seconds is None else round(seconds * 1_000_000) for seconds in (options.delay, options.spread)
+        )
+        return cls(queue, options.reset_attempts, options.max_attempts, delay, spread)
 
     def verdict(
         self,
@@ -41,10 +56,19 @@ class Judge:
             reason = f"it was moved to {self.queue.archive.name}"
             return "archived", {"id": id_, "state": "archived", "reason": reason}
         state = self.queue.state_of(row.status)
-        if state != "failed" and not (state == "running" and row.expired):
+        if not self.is_eligible(row):
             reason = _not_eligible(state, has_lease=row.expired is not None)
             return "not_eligible", {"id": id_, "state": state or row.status, "reason": reason}
-        return ("exhausted" if self._used_up(row, self._tries(state)) else "requeued"), None
+        return ("exhausted" if self.is_spent(row) else "requeued"), None
+
+    def is_eligible(self, row: sa.Row[Any]) -> bool:
+        """Whether a job is in a state that it can be put back from."""
+        state = self.queue.state_of(row.status)
+        return state == "failed" or (state == "running" and bool(row.expired))
+
+    def is_spent(self, row: sa.Row[Any]) -> bool:
+        """Whether a job's attempts are used up."""
+        return self._used_up(row, self._tries(self.queue.state_of(row.status)))
 
     def _is_archived(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401 - as the id column
         if self.queue.id.name not in self.queue.archive_facts:
@@ -67,13 +91,26 @@ class Judge:
         counts = bool(tries)
         spent = [row for row in rows if self._used_up(row, tries)]
         gone = {row[0] for row in spent}
+        early = {row[0] for row in rows if row.early}
 
         def act(ids: list[Any]) -> None:
-            update = st.put_back(self.queue, ids, count_attempt=counts, reset_attempts=self.reset_attempts)
-            self._expect(connection.execute(update).rowcount, len(ids))
+            for part, state, moment in self._destinations(ids, early):
+                update = st.put_back(
+                    self.queue,
+                    part,
+                    count_attempt=counts,
+                    reset_attempts=self.reset_attempts,
+                    state=state,
+                    available_at=moment,
+                )
+                self._expect(connection.execute(update).rowcount, len(part))
+
+        def refuse(id_: Any, why: str) -> None:  # noqa: ANN401 - as the id column
+            outcome.conflicts.append(id_)
+            outcome.why = outcome.why or f"job {id_} stays: {why}"
 
         back = [row[0] for row in rows if row[0] not in gone]
-        done = each_or_all(connection, back, act, lambda id_, _reason: outcome.conflicts.append(id_))
+        done = each_or_all(connection, back, act, refuse)
         outcome.requeued += len(done)
         outcome.moved += done
         outcome.exhausted += len(spent)
@@ -84,6 +121,22 @@ class Judge:
             outcome.not_eligible += [{"id": row[0], "state": "running", "reason": reason} for row in spent]
         else:
             outcome.moved += self._give_up(connection, spent, outcome, tries)
+
+    def _destinations(
+        self, ids: list[Any], early: set[Any]
+    ) -> Iterator[tuple[list[Any], str, sa.ColumnElement[Any] | None]]:
+        """Yield ids with the state that they get and the time: jobs are due at once unless they are to wait.
+
+        The time of a pending job that has come is left alone: it may be part of the claim's order.
+        """
+        if self.delay is not None or self.spread is not None:
+            yield ids, "scheduled", st.sometime(self.queue, self.delay or 0, self.spread or 0)
+            return
+        ahead = [id_ for id_ in ids if id_ in early]
+        if ahead:
+            yield ahead, "pending", self.queue.now("available_at")
+        if len(ahead) < len(ids):
+            yield [id_ for id_ in ids if id_ not in early] if ahead else ids, "pending", None
 
     def _give_up(self, connection: sa.Connection, spent: list[sa.Row[Any]], outcome: Outcome, tries: int) -> list[Any]:
         """Make spent jobs failed, each with its reason; one that cannot be changed costs only itself."""
@@ -113,7 +166,9 @@ class Judge:
         return int(row.attempts or 0)
 
     def _limit(self, row: sa.Row[Any]) -> int:
-        """Return the job's attempt limit: its own, or the queue's where it has none."""
+        """Return the job's attempt limit: the one that was given, else its own, or the queue's where it has none."""
+        if self.max_attempts is not None:
+            return self.max_attempts
         return self.queue.settings.max_attempts if row.max_attempts is None else int(row.max_attempts)
 
     def _expect(self, found: int, expected: int) -> None:

@@ -1,163 +1,190 @@
-"""The loop of requeue: a batch a transaction along a walk, or one transaction for each named job."""
+"""The run of requeue: batches along walks with rests and throttles, or one transaction for each named job."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qops.batches import Batches
 from qops.brake import BrakeCheck
-from qops.clock import Stop, monotonic, sleep
 from qops.columns import require_whole
-from qops.counting import at_most, count_walks, least
-from qops.db import LOCK_TIMEOUT, NOWAIT, Server, errno, transact
+from qops.counting import least
 from qops.ending import settle
-from qops.errors import QopsError
+from qops.errors import Misconfigured
+from qops.holder import Holders
 from qops.ids import parse_id
 from qops.ledger import Ledger
-from qops.pick import pick
+from qops.pace import Pace
+from qops.pick import lock
+from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
+from qops.replica_throttle import watch_replicas
+from qops.requeue.find import Finder, walks_of
 from qops.requeue.judge import Judge
-from qops.requeue.result import Ineligible, Options, Outcome, Result
+from qops.requeue.named import Named
+from qops.requeue.plan import Tally, look_along
+from qops.requeue.result import Options, Outcome, Result, Verdict
+from qops.rounds import Key, Rounds, why_stopped
 from qops.statements import requeue as st
-from qops.statements.walk import Past, Walk, choose_walk, count_selected
+from qops.throttle import Waits
 
 if TYPE_CHECKING:
+    from typing import Any
+
     import sqlalchemy as sa
 
+    from qops.clock import Stop
+    from qops.db import Server
     from qops.events import Events
     from qops.queue_settings import QueueSettings
+    from qops.statements.walk import Walk
+    from qops.throttle import Throttle
 
-PAUSE_FACTOR = 1.0  # rest as long as the last batch took
-MAX_PAUSE_SECONDS = 1.0
-PLAN_BOUND = 100_000
+REST_FACTOR = 0.1
+"""Rest a tenth of the time that a batch took: somebody waits for these jobs, and workers claim between its rows."""
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
     """Put jobs back and say what became of them. Raises the family's errors for what is wrong before it begins."""
-    with server.session() as connection:
+    watched = {} if options.dry_run or options.ids else options.replicas
+    with (
+        server.session() as connection,
+        watch_replicas(watched, options.max_replica_lag, stop) as replicas,
+    ):
         queue = load(connection, settings)
         require_whole(connection, queue.table)
-        walks = _walks(queue, options)
-        named = [parse_id(queue, text) for text in options.ids]
+        walks = walks_of(queue, options)
+        named = list(dict.fromkeys(parse_id(queue, text) for text in options.ids))
+        _check(connection, queue, options)
         connection.rollback()
+        run = _Run(server, connection, queue, options, stop, events, replicas)
         if options.dry_run:
-            return _plan(connection, queue, walks, named, options)
+            return run.plan(walks, named)
         if not queue.has("attempts"):
             events.warn(f"queue {queue.name!r} has no attempts: jobs are put back without a limit")
         ledger = Ledger(server, connection, events)
         entry = ledger.open("requeue", queue.name, options.arguments(), options.reason)
-        result = _Run(server, connection, queue, options, stop, events).run(walks, named)
-        ledger.close(entry, result.failure.kind if result.failure else "done", result.summary())
-        return result
+        outcome = run.run(walks, named)
+        ledger.close(entry, outcome, run.result.summary())
+        return run.result
 
 
-def _walks(queue: QueueTable, options: Options) -> list[Walk]:
-    if options.ids:
-        return []
-    if options.failed:
-        queue.require("requeue --failed", states=("failed",))
-        state, by, past = "failed", "finished_at", None
-    else:
-        queue.require("requeue --expired", roles=("lease_until",), states=("running",))
-        state, by, past = "running", "lease_until", Past("lease_until")
-    return [choose_walk(queue, value, by=by, past=past) for value in queue.states[state]]
+def _check(connection: sa.Connection, queue: QueueTable, options: Options) -> None:
+    """Raise Misconfigured where jobs could not get the time or the limit that was asked for."""
+    if options.max_attempts is not None:
+        queue.require("requeue --max-attempts", roles=("attempts",))
+    if not options.schedules:
+        if queue.has("available_at"):
+            queue.now("available_at")  # a DATETIME needs a declared clock
+        return
+    queue.require("requeue --delay and --spread", roles=("available_at",), states=("scheduled",))
+    seconds = (options.delay or 0.0) + (options.spread or 0.0)
+    if connection.execute(st.latest(queue, round((seconds + 1) * 1_000_000))).scalar() != 1:
+        fact = queue.facts[queue.columns["available_at"].name]
+        limit, way = st.LAST_DATETIME, ""
+        if fact.data_type == "timestamp":
+            limit, way = st.LAST_TIMESTAMP, f"; ask for less, or make the column DATETIME({fact.precision or 0})"
+        raise Misconfigured(
+            f"column {fact.name!r} of table {queue.table.name!r} is {fact.column_type} and ends at {limit[:19]} UTC; "
+            f"--delay and --spread lead beyond that: nothing was changed{way}"
+        )
 
 
-def _plan(
-    connection: sa.Connection, queue: QueueTable, walks: list[Walk], named: list[Any], options: Options
-) -> Result:
-    """Say what a run would look at (up to a bound), and of named jobs what would become of them; without locks."""
-    result = Result(queue.name, dry_run=True)
-    judge = Judge(queue, options.reset_attempts)
-    for id_ in named:
-        verdict, reason = judge.verdict(connection, id_, connection.execute(st.look_at(queue, id_)).first())
-        result.answer(id_, verdict, reason)
-    found = count_walks(connection, walks, partial(count_selected, queue), PLAN_BOUND)
-    eligible = sum(answer.result == "requeued" for answer in result.results)
-    result.requeued = at_most(found, options.limit) if walks else eligible
-    connection.rollback()
-    return result
-
-
+@dataclass
 class _Run:
     """One run: what it works with, and the result that it fills."""
 
-    def __init__(
-        self,
-        server: Server,
-        connection: sa.Connection,
-        queue: QueueTable,
-        options: Options,
-        stop: Stop,
-        events: Events,
-    ) -> None:
-        self.server, self.connection, self.queue = server, connection, queue
-        self.options, self.stop, self.events = options, stop, events
-        self.judge = Judge(queue, options.reset_attempts)
-        self.brake = BrakeCheck(connection, queue.settings, events)
-        self.transactions = Batches(server, connection, queue, stop)
-        self.result = Result(queue.name)
+    server: Server
+    connection: sa.Connection
+    queue: QueueTable
+    options: Options
+    stop: Stop
+    events: Events
+    replicas: tuple[Throttle, ...]
+    waited: Waits = field(default_factory=Waits)
+    reached: str | None = None
 
-    def run(self, walks: list[Walk], named: list[Any]) -> Result:
-        """Run to the end, whatever it is."""
-        ending = settle(self.server, self.stop, lambda: self._through(walks, named))
-        self.result.failure, self.result.elapsed_seconds = ending.failure, ending.seconds
+    def __post_init__(self) -> None:
+        self.judge = Judge.of(self.queue, self.options)
+        self.brake = BrakeCheck(self.connection, self.queue.settings, self.events)
+        self.result = Result(self.queue.name, dry_run=self.options.dry_run)
+        self.named = Named(self.server, self.connection, self.queue, self.judge, self.options, self.events)
+
+    def plan(self, walks: list[Walk], named: list[Any]) -> Result:
+        """Say what a run would do, up to a bound, and of named jobs what would become of each; takes no lock."""
+        tally = Tally(self.queue, self.judge)
+        for id_ in named:
+            row, verdict, reason = self.named.plan(id_)
+            tally.looked_at += 1
+            if row is not None and verdict in {"requeued", "exhausted"}:
+                tally.add(row, id_)
+            else:
+                tally.leave(verdict.replace("_", " "))
+            self.result.answer(Verdict(id_, verdict), reason)
+        look_along(self.connection, self.queue, walks, tally)
+        self.connection.rollback()
+        self.result.plan = plan = tally.plan(self.options)
+        self.result.requeued = plan.jobs
+        self.result.exhausted = tally.spent if plan.complete else {"at_least": tally.spent}
         return self.result
 
-    def _through(self, walks: list[Walk], named: list[Any]) -> None:
+    def run(self, walks: list[Walk], named: list[Any]) -> str:
+        """Run to the end, whatever it is, and return why it ended, for the ledger."""
+        body = partial(self._one_by_one, named) if named else partial(self._through, walks)
+        ending = settle(self.server, self.stop, body)
+        self.result.failure, self.result.elapsed_seconds = ending.failure, ending.seconds
+        self.result.add_waits(self.waited)
+        return why_stopped(ending, self.reached)
+
+    def _one_by_one(self, named: list[Any]) -> None:
+        self.named.look(named)
+        with Holders(self.server, self.queue) as holders:
+            for id_ in named:
+                if self.stop.requested:
+                    return
+                self.brake()
+                self.named.one(id_, holders, self.stop, self.result)
+
+    def _through(self, walks: list[Walk]) -> None:
+        """Follow each walk to its end, a batch a transaction."""
+        purge = PurgeLagThrottle(
+            self.connection, self.options.max_purge_lag, self.events, read_view=self.options.read_view
+        )
+        purge.asked = False  # a limit of [archive] is the archiver's: who requeues may have fewer privileges
+        rounds = Rounds(
+            Batches(self.server, self.connection, self.queue, self.stop),
+            Pace(self.options.batch, rest_factor=REST_FACTOR),
+            self.brake,
+            (purge, *self.replicas),
+            self.events,
+            self.options.max_wait,
+            room=self._room,
+            waited=self.waited,
+        )
+        if self.options.failed and self.options.filters.worker is not None:
+            self.events.inform("a failed job names its worker only where that left its name: --worker finds no others")
         for walk in walks:
-            self._along(walk)
-        for id_ in named:
-            if not self.stop.requested:
-                self._named(id_)
-
-    def _along(self, walk: Walk) -> None:
-        """Follow one walk to its end, a batch a transaction."""
-        key: tuple[Any, ...] | None = None
-        while not self.stop.requested:
-            size = self.options.batch
-            if self.options.limit is not None:
-                size = min(size, self.options.limit - least(self.result.requeued))
-            if size <= 0:
+            finder = Finder.start(self.connection, self.queue, walk)
+            self.connection.rollback()
+            _, self.reached = rounds.follow(walk, partial(self._batch, finder), self._count)
+            if self.reached:
                 return
-            self.brake()
-            started = monotonic()
-            outcome = self.transactions.run(walk, partial(self._batch, walk, key, size), self.result.add)
+
+    def _room(self) -> float:
+        limit = self.options.limit
+        return float("inf") if limit is None else limit - least(self.result.requeued)
+
+    def _count(self, outcome: Outcome) -> None:
+        if outcome.why and not self.result.conflicts:
+            self.events.warn(f"{outcome.why}; further ones are counted in conflicts")
+        self.result.add(outcome)
+        if outcome.seen:
             self.events.progress(f"put back {self.result.requeued} jobs")
-            if outcome.key is None or outcome.seen < size:
-                return
-            key = outcome.key
-            sleep(min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * (monotonic() - started)), self.stop)
 
-    def _batch(self, walk: Walk, key: tuple[Any, ...] | None, size: int, connection: sa.Connection) -> Outcome:
-        picked = pick(connection, self.queue, walk, key, size, *st.situation(self.queue))
-        outcome = Outcome(key=picked.key, seen=picked.seen, locked=picked.locked, changed=picked.changed)
+    def _batch(self, finder: Finder, key: Key, size: int, connection: sa.Connection) -> Outcome:
+        found, seen, ended = finder.next(connection, key, size)
+        picked = lock(connection, self.queue, finder.walk, found, *st.situation(self.queue))
+        outcome = Outcome(key=found.key, seen=seen, ended=ended, locked=picked.locked, changed=picked.changed)
         self.judge.transition(connection, picked.rows, outcome)
         return outcome
-
-    def _named(self, id_: Any) -> None:  # noqa: ANN401 - whatever the id column holds
-        """Put one named job back, or say why not."""
-        self.brake()
-        try:
-            outcome, verdict, reason = transact(
-                self.server, self.connection, lambda connection: self._judge_one(connection, id_), stop=self.stop
-            )
-        except QopsError as error:
-            if error.in_commit:
-                error.args = (f"{error}; whether job {id_} was put back is not known; its row tells",)
-            if errno(error.__cause__ or error) not in {NOWAIT, LOCK_TIMEOUT}:
-                raise
-            outcome, verdict, reason = Outcome(locked=1), "locked", None
-        self.result.add(outcome)
-        self.result.answer(id_, verdict, reason)
-
-    def _judge_one(self, connection: sa.Connection, id_: Any) -> tuple[Outcome, str, Ineligible | None]:  # noqa: ANN401
-        outcome = Outcome()
-        row = connection.execute(st.lock_one(self.queue, id_)).first()
-        verdict, reason = self.judge.verdict(connection, id_, row)
-        if row is not None and verdict in {"requeued", "exhausted"}:
-            self.judge.transition(connection, [row], outcome)
-            if outcome.conflicts:
-                verdict = "conflict"
-        return outcome, verdict, reason

@@ -8,7 +8,7 @@ and waits for rows that are not on the list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -46,12 +46,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Walk:
-    """A way through the rows with one status value (None: with any): along `index`, by `steps`, the last is the id."""
+    """A way through the rows with one status value (None: with any): along `index`, by `steps`, the last is the id.
+
+    `also` are predicates to which no index leads: what finds rows must not look for them in one statement, what locks
+    rows asserts them.
+    """
 
     value: StateValue | None
     index: str
     steps: tuple[Step, ...]
     past: Past | None = None
+    also: tuple[sa.ColumnElement[bool], ...] = field(default=(), compare=False)
 
 
 def choose_walk(
@@ -111,6 +116,11 @@ def selection(queue: QueueTable, walk: Walk) -> sa.ColumnElement[bool]:
     return sa.and_(sa.true(), *met)
 
 
+def chosen(queue: QueueTable, walk: Walk) -> sa.ColumnElement[bool]:
+    """Return the whole predicate of rows that were found: the walk's, and what was asked for beside it."""
+    return sa.and_(selection(queue, walk), *walk.also)
+
+
 def next_keys(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit: int) -> sa.Select[Any]:
     """Read the keys of the next `limit` rows after the key `after` (None: from the start), without locks.
 
@@ -155,13 +165,13 @@ def _past(step: Step, value: Any) -> sa.ColumnElement[bool]:  # noqa: ANN401 - a
 
 def lock_rows(queue: QueueTable, walk: Walk, ids: Sequence[Any], *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Lock those of `ids` that still meet the walk's predicate and that nobody else holds."""
-    query = choose_rows(queue, sa.select(queue.id, *columns).where(selection(queue, walk)), ids)
+    query = choose_rows(queue, sa.select(queue.id, *columns).where(chosen(queue, walk)), ids)
     return by_primary_key(query, queue).with_for_update(skip_locked=True)
 
 
 def count_meeting(queue: QueueTable, walk: Walk, ids: Sequence[Any]) -> sa.Select[Any]:
     """Count those of `ids` that meet the walk's predicate, whoever holds them."""
-    query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids), selection(queue, walk))
+    query = sa.select(sa.func.count()).select_from(queue.table).where(by_ids(queue, ids), chosen(queue, walk))
     return by_primary_key(query, queue)
 
 
