@@ -118,6 +118,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         with read_view(database):
             run("archive", "--max-purge-lag", "1", "--max-wait", "200ms")
             run("expire", "--older-than", "0s", "--config", throttled)
+            run("requeue", "--failed", "--config", throttled)
             run("health", "--config", strict)
         run("archive", "--dry-run")
         run("archive")
@@ -125,6 +126,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         database.execute(KEEPS)
         run("expire", "--older-than", "0s", "--dry-run")
         run("expire", "--older-than", "0s")
+        run("requeue", "3", "7", "99", "--dry-run")
         run("requeue", "3", "7", "99")
         run("requeue", "--failed")
         run("promote", "--dry-run")

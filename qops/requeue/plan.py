@@ -38,6 +38,14 @@ class ErrorCount:
 
 
 @dataclass(frozen=True)
+class StateCount:
+    """Jobs that are `failed` or `expired` now."""
+
+    state: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Left:
     """Jobs that a run would not put back, and why."""
 
@@ -58,7 +66,7 @@ class Plan:
     state: str
     after_seconds: float
     within_seconds: float
-    states: dict[str, int]
+    states: tuple[StateCount, ...]
     errors: tuple[ErrorCount, ...]
     errors_of: int
     oldest_seconds: int | None
@@ -76,7 +84,7 @@ class Plan:
             start = f"after {self.after_seconds:g} s" if self.after_seconds else "from now on"
             when = f"{start}, spread over {spread:g} s" if spread else start
         lines = [f"{number} to {self.state}, {when}"]
-        lines += [f"  {count} {state}" for state, count in self.states.items()]
+        lines += [f"  {one.count} {one.state}" for one in self.states]
         if self.oldest_seconds is not None and self.newest_seconds is not None:
             lines.append(f"  since {_age(self.newest_seconds)} to {_age(self.oldest_seconds)}")
         if self.errors:
@@ -152,7 +160,7 @@ class Tally:
             state="scheduled" if options.schedules else "pending",
             after_seconds=after,
             within_seconds=after + (options.spread or 0.0),
-            states=dict(self.states),
+            states=tuple(StateCount(state, count) for state, count in self.states.items()),
             errors=tuple(
                 ErrorCount(_NO_ERROR if group.error is None else group.error or "(an empty text)", group.count)
                 for group in self.groups.largest_first()[:MOST_ERRORS]
