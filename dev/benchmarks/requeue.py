@@ -1,4 +1,4 @@
-"""Putting failed jobs back, against one UPDATE, and what is left to workers meanwhile; then many large ones in two runs."""
+"""Putting failed jobs back, against one UPDATE, and what is left to workers meanwhile; then many large ones."""
 
 from __future__ import annotations
 
