@@ -76,6 +76,12 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("SELECT", "performance_schema.*", "say which connection holds a named job", optional=True),
     ),
     "promote": (_CHANGE, _LEDGER),
+    "discard": (
+        _CHANGE,
+        Need("SELECT", "archive", "tell jobs that were archived from ones that are not there", optional=True),
+        Need("SELECT", "performance_schema.*", "see who holds a locked job", optional=True),
+        _LEDGER,
+    ),
     "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),
     "resume": (Need("SELECT, INSERT, UPDATE", "ledger", "release the brake"),),
     "health": (

@@ -129,12 +129,24 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         run("requeue", "3", "7", "99", "--dry-run")
         run("requeue", "3", "7", "99")
         run("requeue", "--failed")
+        fill(database, 3, id="n + 19", status="ELT(n, 'pending', 'done', 'pending')")
+        with row_lock(database, 22):
+            run("discard", "1", "5", "20", "21", "22", "99", "--reason", "trying", "--yes")
         run("promote", "--dry-run")
         run("promote")
         run("pause", "--for", "1h", "--reason", "trying")
         run("resume")
         run("pause")
     return found
+
+
+@contextmanager
+def row_lock(database: Database, id_: int) -> Iterator[None]:
+    """Hold the row of a job."""
+    holder = database.connect()
+    holder.cursor().execute("SELECT id FROM jobs WHERE id = %s FOR UPDATE", [id_])
+    yield
+    holder.close()
 
 
 @contextmanager

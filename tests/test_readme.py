@@ -242,6 +242,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "restore": ("restore", "3"),
     "requeue": ("requeue", "--failed"),
     "promote": ("promote",),
+    "discard": ("discard", "4", "--reason", "not wanted"),
     "pause": ("pause",),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),
@@ -271,6 +272,8 @@ def test_a_command_works_with_the_privileges_of_the_readme(
         queues.init(database)
         queues.fill(database, 2, status="IF(n = 1, 'done', 'failed')")
         archive_third(database)
+    if name == "discard":
+        queues.fill(database, 1, id="4")
     with account(database) as limited:
         grant(database, limited, name, optional=optional)
         monkeypatch.setenv("QOPS_URL", limited.url)
@@ -287,6 +290,7 @@ def test_a_command_works_with_the_privileges_of_the_readme(
         "archive": {"failed": 1},
         "restore": {"done": 1, "failed": 1, "pending": 1},
         "requeue": {"done": 1, "pending": 1},
+        "discard": {"done": 1, "failed": 2},
         "init": {},
     }
     assert left == done.get(name, {"done": 1, "failed": 1})

@@ -11,6 +11,7 @@ import typer
 from qops import __version__
 from qops.cli.archive import archive
 from qops.cli.command import fail, register
+from qops.cli.discard import discard
 from qops.cli.doctor import doctor
 from qops.cli.expire import expire
 from qops.cli.health import health
@@ -57,6 +58,7 @@ register(app, expire)
 register(app, restore)
 register(app, requeue)
 register(app, promote)
+register(app, discard)
 register(app, health)
 register(app, pause)
 register(app, resume)
