@@ -23,8 +23,8 @@ _USED = ("mysql_thread_id", "mysql_get_server_info", "mysql_get_host_info", "mys
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
-def name_connection(connection: Any, program: str) -> bool:  # noqa: ANN401 - the driver is untyped
-    """Give `connection` the attribute program_name where that can be done safely.
+def name_connection(connection: Any, program: str, worker: str | None = None) -> bool:  # noqa: ANN401 - untyped driver
+    """Give `connection` the attribute program_name, and qops_worker for a `worker`, where that can be done safely.
 
     Session settings are back at the server's defaults afterwards. Returns False when the server refused the second
     login (an account may be at its limit of connections): the connection is then unusable.
@@ -46,6 +46,8 @@ def name_connection(connection: Any, program: str) -> bool:  # noqa: ANN401 - th
         return True
     if library.mysql_options4(handle, _CONNECT_ATTR_ADD, b"program_name", program.encode()):
         return True
+    if worker is not None:
+        library.mysql_options4(handle, _CONNECT_ATTR_ADD, b"qops_worker", worker.encode("utf-8", "replace"))
     return not library.mysql_change_user(handle, *login, (database or "").encode())
 
 

@@ -79,6 +79,10 @@ class Server:
         """Return this server with `grants(account, schema)` to be quoted when a privilege is missing."""
         return replace(self, grants=grants)
 
+    def for_worker(self, name: str) -> Server:
+        """Return this server as the worker `name` connects to it: its sessions can be found by that name."""
+        return replace(server_of(replace(self.login, worker=name)), grants=self.grants)
+
     @contextmanager
     def session(self) -> Iterator[sa.Connection]:
         """Yield one connection for transactions; whatever is open at the end is rolled back.

@@ -67,6 +67,7 @@ class Login:
     """The way into one server; after the first session also as whom, and in which schema, it let us in.
 
     `encrypted`: a session without TLS is refused. `fallback_schema`: selected where the option file selects none.
+    `worker`: under which name a session of the Worker class claims jobs; the server is told.
     """
 
     arguments: dict[str, Any] = field(repr=False)
@@ -74,6 +75,7 @@ class Login:
     port: int | None = None
     encrypted: bool = False
     fallback_schema: str | None = None
+    worker: str | None = None
     account: str | None = None
     schema: str | None = None
 
@@ -84,7 +86,7 @@ class Login:
         OtherServer, and Unavailable where TLS was asked for and the session has none.
         """
         connection = self._log_in(driver, arguments)
-        if not name_connection(connection, "qops"):
+        if not name_connection(connection, "qops", self.worker):
             connection.close()
             connection = self._log_in_again(driver, arguments)
         with connection.cursor() as cursor:

@@ -82,6 +82,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("SELECT", "performance_schema.*", "see who holds a locked job", optional=True),
         _LEDGER,
     ),
+    "release": (
+        _CHANGE,
+        Need("SELECT", "performance_schema.*", "see whether the worker still has a connection", optional=True),
+        _LEDGER,
+    ),
     "pause": (Need("SELECT, INSERT, UPDATE", "ledger", "set the brake"),),
     "resume": (Need("SELECT, INSERT, UPDATE", "ledger", "release the brake"),),
     "health": (

@@ -65,6 +65,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "count": is_count,
     "list": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
     "list of ids": lambda value: isinstance(value, list) and all(TYPES["id"](one) for one in value),
+    "list of integers": lambda value: isinstance(value, list) and all(map(is_integer, value)),
     "list of texts": lambda value: isinstance(value, list) and all(map(is_text, value)),
     "object": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
@@ -132,6 +133,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         fill(database, 3, id="n + 19", status="ELT(n, 'pending', 'done', 'pending')")
         with row_lock(database, 22):
             run("discard", "1", "5", "20", "21", "22", "99", "--reason", "trying", "--yes")
+        fill(database, 2, status="'running'", claimed_by="'w'", lease_until="NOW(6) + INTERVAL 1 HOUR")
+        run("release", "--worker", "w")
         run("promote", "--dry-run")
         run("promote")
         run("pause", "--for", "1h", "--reason", "trying")

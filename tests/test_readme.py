@@ -243,6 +243,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "requeue": ("requeue", "--failed"),
     "promote": ("promote",),
     "discard": ("discard", "4", "--reason", "not wanted"),
+    "release": ("release", "--worker", "w"),
     "pause": ("pause",),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would change: how many jobs, and lines that tell which, and which will not and why."""
+    """What would change: how many jobs, and lines that tell which, and which will not and why.
+
+    `doubtful`: a terminal is asked also about one job.
+    """
 
     jobs: Count
     lines: tuple[str, ...] = ()
+    doubtful: bool = False
 
 
 def confirm(what: str, plan: Callable[[], Plan], *, yes: bool, always: bool = False) -> None:
@@ -37,7 +41,7 @@ def confirm(what: str, plan: Callable[[], Plan], *, yes: bool, always: bool = Fa
         return
     planned = plan()
     number = planned.jobs
-    if least(number) <= 1:
+    if least(number) <= 1 and not (terminal and planned.doubtful and least(number)):
         return
     if not terminal:
         raise UsageError(f"this changes {words(number)}: {what}; confirm it with --yes")

@@ -19,6 +19,7 @@ from qops.cli.init import init
 from qops.cli.pause import pause, resume
 from qops.cli.process import hide_password, open_streams, silence_libraries
 from qops.cli.promote import promote
+from qops.cli.release import release
 from qops.cli.requeue import requeue
 from qops.cli.restore import restore
 from qops.errors import OK, UsageError, abandon_stdout, boundary
@@ -59,6 +60,7 @@ register(app, restore)
 register(app, requeue)
 register(app, promote)
 register(app, discard)
+register(app, release)
 register(app, health)
 register(app, pause)
 register(app, resume)

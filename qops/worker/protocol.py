@@ -89,7 +89,7 @@ class Worker:
         self.backoff = backoff
         self.events = events or Events()
         self.on_retry = on_retry
-        self.session = Session(server)
+        self.session = Session(server.for_worker(name))
         self.statements = Statements(queue, server.engine.dialect)
         self._holding = False
         self._archiving: Guard | None = None
