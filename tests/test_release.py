@@ -146,7 +146,7 @@ def session_of(database: Database, *statements: str, **options: Any) -> Iterator
 
 
 def test_hand_typed_workers_are_recognised_by_what_they_say(queue: Database, qops: Callable[..., Ran]) -> None:
-    """A session that ran an UPDATE with the quoted name is believed to be it; not one of another name, or that reads."""
+    """A session that ran an UPDATE with the quoted name is believed to be it; no other, and none that reads."""
     hold(queue, 1, worker="it")
     update = "UPDATE jobs SET priority = 1 WHERE claimed_by = '{}'"
     with session_of(queue, update.format("it")) as number, session_of(queue, update.format("it2"), "SELECT 'it'"):
