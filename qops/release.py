@@ -13,7 +13,7 @@ from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.columns import require_whole
 from qops.counting import words
-from qops.db import DENIED, DRIVER_ERRORS, Server, errno, statement
+from qops.db import DENIED, DRIVER_ERRORS, INTERRUPTED, Server, errno, prose, roll_back, statement
 from qops.ending import settle
 from qops.errors import ATTENTION, OK, Failure, Misconfigured, QopsError
 from qops.isolate import each_or_all
@@ -136,14 +136,14 @@ def look(server: Server, settings: QueueSettings, worker: str) -> Holding:
     """Return what a worker holds; locks nothing. Raises as `release` does before it begins."""
     with server.session() as connection:
         queue, walks = _open(connection, settings)
-        return _holding(server, connection, queue, walks, worker)
+        return _holding(connection, queue, walks, worker)
 
 
 def release(server: Server, settings: QueueSettings, worker: str, stop: Stop, events: Events) -> Result:
     """End a worker's leases and say of how many jobs. Raises the family's errors for what is wrong before it begins."""
     with server.session() as connection:
         queue, walks = _open(connection, settings)
-        holding = _holding(server, connection, queue, walks, worker)
+        holding = _holding(connection, queue, walks, worker)
         if holding.connections is None or holding.connections:
             events.warn(holding.alive(worker))
         result = Result(queue.name, worker, connections=holding.connections, jobs=holding.jobs)
@@ -182,7 +182,7 @@ def _open(connection: sa.Connection, settings: QueueSettings) -> tuple[QueueTabl
     return queue, walks
 
 
-def _holding(server: Server, connection: sa.Connection, queue: QueueTable, walks: list[Walk], worker: str) -> Holding:
+def _holding(connection: sa.Connection, queue: QueueTable, walks: list[Walk], worker: str) -> Holding:
     """Read what a worker holds, a slice of the running jobs at a time, and look for its connections."""
     number, shown = 0, list[HeldJob]()
     for walk in walks:
@@ -198,28 +198,30 @@ def _holding(server: Server, connection: sa.Connection, queue: QueueTable, walks
             if len(rows) < SLICE:
                 break
             key = tuple(rows[-1][:-3])
-    connections, unseen = _connections(server, queue, worker)
+    connections, unseen = _connections(connection, queue, worker)
     return Holding(number, tuple(shown), connections, unseen)
 
 
-def _connections(server: Server, queue: QueueTable, worker: str) -> tuple[tuple[int, ...] | None, str | None]:
+def _connections(
+    connection: sa.Connection, queue: QueueTable, worker: str
+) -> tuple[tuple[int, ...] | None, str | None]:
     """Return the connections that are probably the worker's, or None and why they cannot be seen."""
     quoted = "'" + worker.replace("\\", "\\\\").replace("'", "\\'") + "'"
     names = {"worker": worker, "quoted": quoted, "schema": queue.schema}
+    now = connection.execute(statement("instant")).one()
+    if not now.performance_schema:
+        return None, "performance_schema is OFF"
     try:
-        with server.observe() as watching:
-            now = watching.execute(statement("instant")).one()
-            if not now.performance_schema:
-                return None, "performance_schema is OFF"
-            try:
-                rows = watching.execute(statement("worker_connections"), names).scalars().all()
-            except DRIVER_ERRORS as error:
-                if errno(error) not in DENIED:
-                    raise
-                needed = grant(_SEE, queue.settings, now.account, queue.schema)
-                return None, f"permission is denied; an administrator can run: {needed}"
-    except QopsError as error:
-        return None, str(error)
+        rows = connection.execute(statement("worker_connections"), names).scalars().all()
+    except DRIVER_ERRORS as error:
+        if errno(error) in DENIED:
+            needed = grant(_SEE, queue.settings, now.account, queue.schema)
+            return None, f"permission is denied; an administrator can run: {needed}"
+        if errno(error) in INTERRUPTED:
+            return None, prose(error)
+        raise
+    finally:
+        roll_back(connection)
     return tuple(int(row) for row in rows), None
 
 

@@ -3,7 +3,7 @@
 -- who looks for it), or comes from the host and the process that the name consists of. qops' other sessions are left out.
 -- MySQL 8.0 and later. Needs SELECT on the performance_schema tables below; empty where performance_schema is OFF. Reads
 -- the sessions there are, their attributes and last statements, never the queue. :worker is compared byte by byte.
-SELECT t.processlist_id AS connection_id
+SELECT /*+ MAX_EXECUTION_TIME(5000) */ t.processlist_id AS connection_id
   FROM performance_schema.threads AS t
  WHERE t.type = 'FOREGROUND'
    AND t.processlist_id <> CONNECTION_ID()
