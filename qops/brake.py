@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
-from qops.db import DENIED, errno
-from qops.errors import TryLater
-from qops.ledger import LedgerMissing, active_brake
+from qops.db import DENIED, NO_SUCH_OBJECT, errno
+from qops.ledger import LedgerMissing, Paused, active_brake
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
 
 
-class Paused(TryLater):
-    """Somebody put the brake on for this queue."""
+__all__ = ["BrakeCheck", "Paused"]
 
 
 class BrakeCheck:
@@ -40,10 +38,13 @@ class BrakeCheck:
             self.blind = True
             return
         except exc.DBAPIError as error:
-            if errno(error) not in DENIED:
+            code = errno(error)
+            if code not in DENIED | NO_SUCH_OBJECT:
                 raise
             self.blind = True
-            self.events.warn(f"cannot see whether queue {self.queue.name!r} is paused: qops_runs is not readable")
+            why = "qops_runs is not readable" if code in DENIED else "qops_runs lacks columns"
+            add = f"; add them with: {self.queue.command('init --repair')}" if code in NO_SUCH_OBJECT else ""
+            self.events.warn(f"cannot see whether queue {self.queue.name!r} is paused: {why}{add}")
             return
         if brake:
             raise Paused(f"queue {self.queue.name!r} is {brake}; go on with: {self.queue.command('resume')}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qops.clock import Stop, monotonic
 from qops.errors import Failure, QopsError, TryLater
+from qops.ledger import Paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,9 @@ class Ending:
 
     @property
     def outcome(self) -> str:
-        """What the ledger keeps: `done`, or the kind of the failure."""
+        """What the ledger keeps: `done`, `paused`, or the kind of the failure."""
+        if isinstance(self.error, Paused) and self.failure and self.failure.kind == self.error.kind:
+            return "paused"
         return self.failure.kind if self.failure else "done"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from qops.arguments import bounded, text
 from qops.db import NO_SUCH_TABLE, Server, errno, renew, run_whole, transact
 from qops.errors import ConnectionLost, Misconfigured, QopsError, TryLater, Unavailable
 from qops.privileges import LEDGER_TABLE
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST_NAME = 255  # characters, as the table's columns have it
 OPEN_ATTEMPTS, CLOSE_ATTEMPTS = 2, 3  # each waits for a lock as long as any statement of qops
 _COLUMNS = (
     "id",
@@ -45,9 +47,9 @@ _COLUMNS = (
     "connection_id",
     "reason",
 )
-_RUNS = sa.table(LEDGER_TABLE, *(sa.column(name) for name in _COLUMNS))
+RUNS = sa.table(LEDGER_TABLE, *(sa.column(name) for name in _COLUMNS))
 _NOW = sa.func.now(sa.text("6"))
-_PAUSE = "pause"
+PAUSE = "pause"
 
 
 class LedgerMissing(Misconfigured):
@@ -55,6 +57,10 @@ class LedgerMissing(Misconfigured):
 
     def __init__(self) -> None:
         super().__init__(f"table {LEDGER_TABLE!r} does not exist; create it with: qops init")
+
+
+class Paused(TryLater):
+    """Somebody put the brake on for this queue."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,15 @@ class Brake:
 
 @dataclass(frozen=True)
 class Run:
-    """One entry of the ledger; `finished_at` is None while it runs, and for ever if it died."""
+    """One entry of the ledger; `finished_at` is None while it runs, and for ever if it died.
+
+    `started_at` is None only where the table lacks the column.
+    """
 
     id: int
     command: str
     queue: str
-    started_at: datetime
+    started_at: datetime | None
     finished_at: datetime | None
     outcome: str | None
     summary: Mapping[str, Any] | None
@@ -109,8 +118,9 @@ class Ledger:
 
         Raises Unavailable where the server cannot be written to at all: then the work cannot be done either.
         """
-        entry = sa.insert(_RUNS).values(
-            command=command, queue=queue, arguments=json.dumps(arguments), reason=reason, **_operator()
+        kept = None if reason is None else text(reason)
+        entry = sa.insert(RUNS).values(
+            command=command, queue=queue, arguments=json.dumps(bounded(arguments)), reason=kept, **_operator()
         )
         made: list[int] = []
 
@@ -137,9 +147,9 @@ class Ledger:
         if entry.id is None:
             return
         close = (
-            sa.update(_RUNS)
-            .where(_RUNS.c.id == entry.id, _RUNS.c.finished_at.is_(None))
-            .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(summary))
+            sa.update(RUNS)
+            .where(RUNS.c.id == entry.id, RUNS.c.finished_at.is_(None))
+            .values(finished_at=_NOW, outcome=outcome, summary=json.dumps(bounded(summary)))
         )
         for attempt in range(CLOSE_ATTEMPTS):
             try:
@@ -162,12 +172,12 @@ def active_brake(connection: sa.Connection, queue: str) -> Brake | None:
     Raises LedgerMissing where there is no ledger, and the driver's error where it may not be read.
     """
     query = (
-        sa.select(_RUNS.c.id, _RUNS.c.started_at, _RUNS.c.expires_at, _RUNS.c.reason, _RUNS.c.operator)
+        sa.select(RUNS.c.id, RUNS.c.started_at, RUNS.c.expires_at, RUNS.c.reason, RUNS.c.operator)
         .where(_open_pause(queue))
-        .order_by(_RUNS.c.id.desc())
+        .order_by(RUNS.c.id.desc())
         .limit(1)
     )
-    row = _read(connection, query).first()
+    row = read(connection, query).first()
     return Brake(row.id, row.started_at, row.expires_at, row.reason, row.operator) if row else None
 
 
@@ -184,14 +194,14 @@ def last_run(
     With `finished` or `outcomes`, the latest that has ended, or has ended in one of these ways.
     """
     names = ("id", "command", "queue", "started_at", "finished_at", "outcome", "summary", "operator", "host", "reason")
-    narrower = [_RUNS.c.outcome.in_(outcomes)] if outcomes else [_RUNS.c.finished_at.is_not(None)] if finished else []
+    narrower = [RUNS.c.outcome.in_(outcomes)] if outcomes else [RUNS.c.finished_at.is_not(None)] if finished else []
     query = (
-        sa.select(*(_RUNS.c[name] for name in names))
-        .where(_RUNS.c.queue == queue, _RUNS.c.command == command, *narrower)
-        .order_by(_RUNS.c.id.desc())
+        sa.select(*(RUNS.c[name] for name in names))
+        .where(RUNS.c.queue == queue, RUNS.c.command == command, *narrower)
+        .order_by(RUNS.c.id.desc())
         .limit(1)
     )
-    row = _read(connection, query).mappings().first()
+    row = read(connection, query).mappings().first()
     return Run(**{**row, "summary": json.loads(row["summary"]) if row["summary"] else None}) if row else None
 
 
@@ -200,7 +210,11 @@ def set_brake(
 ) -> Brake:
     """Put the brake on for `seconds` (None: until resumed) and return it; a brake already on is replaced."""
     until = None if seconds is None else sa.func.timestampadd(sa.text("MICROSECOND"), round(seconds * 1e6), _NOW)
-    pause = sa.insert(_RUNS).values(command=_PAUSE, queue=queue, reason=reason, expires_at=until, **_operator())
+    arguments = json.dumps({} if seconds is None else {"for_seconds": seconds})
+    kept = None if reason is None else text(reason)
+    pause = sa.insert(RUNS).values(
+        command=PAUSE, queue=queue, arguments=arguments, reason=kept, expires_at=until, **_operator()
+    )
 
     def work(session: sa.Connection) -> Brake:
         _end_pauses(session, queue, "replaced")
@@ -214,28 +228,39 @@ def set_brake(
 
 
 def release_brake(server: Server, connection: sa.Connection, queue: str) -> int:
-    """Take the brake off; return how many pauses were in force (0: there was none)."""
-    return _write(server, connection, lambda session: _end_pauses(session, queue, "resumed"))
+    """Take the brake off; return how many pauses were in force (0: there was none). Who did it is an entry too."""
+
+    def work(session: sa.Connection) -> int:
+        ended = _end_pauses(session, queue, "resumed")
+        summary = json.dumps({"released": ended})
+        entry = sa.insert(RUNS).values(
+            command="resume", queue=queue, arguments="{}", finished_at=_NOW, outcome="done", summary=summary
+        )
+        session.execute(entry.values(**_operator()))
+        return ended
+
+    return _write(server, connection, work)
 
 
 def _end_pauses(session: sa.Connection, queue: str, outcome: str) -> int:
-    ids = session.execute(sa.select(_RUNS.c.id).where(_open_pause(queue)).with_for_update()).scalars().all()
+    ids = session.execute(sa.select(RUNS.c.id).where(_open_pause(queue)).with_for_update()).scalars().all()
     if ids:
-        end = sa.update(_RUNS).where(_RUNS.c.id.in_(ids)).values(finished_at=_NOW, outcome=outcome)
+        end = sa.update(RUNS).where(RUNS.c.id.in_(ids)).values(finished_at=_NOW, outcome=outcome)
         session.execute(end)
     return len(ids)
 
 
 def _open_pause(queue: str) -> sa.ColumnElement[bool]:
     return sa.and_(
-        _RUNS.c.queue == queue,
-        _RUNS.c.command == _PAUSE,
-        _RUNS.c.finished_at.is_(None),
-        sa.or_(_RUNS.c.expires_at.is_(None), _RUNS.c.expires_at > _NOW),
+        RUNS.c.queue == queue,
+        RUNS.c.command == PAUSE,
+        RUNS.c.finished_at.is_(None),
+        sa.or_(RUNS.c.expires_at.is_(None), RUNS.c.expires_at > _NOW),
     )
 
 
-def _read(connection: sa.Connection, query: sa.Select[Any]) -> sa.CursorResult[Any]:
+def read(connection: sa.Connection, query: sa.Select[Any]) -> sa.CursorResult[Any]:
+    """Read the ledger. Raises LedgerMissing where there is none, else what the driver raises."""
     try:
         return connection.execute(query)
     except sa.exc.DBAPIError as error:
@@ -260,7 +285,7 @@ def _operator() -> dict[str, Any]:
     except KeyError:
         user = str(os.getuid())
     return {
-        "operator": sa.func.concat(sa.func.current_user(), f" ({user})"),
-        "host": socket.gethostname(),
+        "operator": sa.func.left(sa.func.concat(sa.func.current_user(), f" ({user})"), LONGEST_NAME),
+        "host": socket.gethostname()[:LONGEST_NAME],
         "connection_id": sa.func.connection_id(),
     }

@@ -95,6 +95,10 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("SELECT", "performance_schema.*", "see lock waits and who blocks purge", optional=True),
         Need("SELECT", "ledger", "see the brake and past runs", optional=True),
     ),
+    "history": (
+        Need("SELECT", "ledger", "read the ledger"),
+        Need("PROCESS", "server", "see whether the runs of other accounts are still under way", optional=True),
+    ),
     "worker": (
         Need("SELECT, INSERT, UPDATE", "table", "enqueue, claim, complete and fail jobs"),
         Need("DELETE", "table", "complete jobs with archive=True", optional=True),

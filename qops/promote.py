@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from qops.arguments import given
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.clock import Stop, monotonic, sleep
@@ -78,6 +79,13 @@ class Result:
         del document["failure"]
         return document
 
+    def summary(self) -> dict[str, Any]:
+        """Return what the ledger keeps of the run: counts by result, and the error if there was one."""
+        summary: dict[str, Any] = {"promoted": self.promoted, "locked": self.locked, "refused": len(self.refused)}
+        if self.failure:
+            summary["error"] = self.failure.message
+        return summary
+
 
 def promote(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
     """Promote due jobs in batches and say how many. Raises the family's errors for what is wrong before it begins."""
@@ -92,7 +100,7 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
             connection.rollback()
             return Result(queue.name, promoted=due, dry_run=True)
         ledger = Ledger(server, connection, events)
-        entry = ledger.open("promote", queue.name, {})
+        entry = ledger.open("promote", queue.name, given(options))
         result = Result(queue.name)
         batches, brake = Batches(server, connection, queue, stop), BrakeCheck(connection, queue.settings, events)
 
@@ -102,7 +110,7 @@ def promote(server: Server, settings: QueueSettings, options: Options, stop: Sto
 
         ending = settle(server, stop, body)
         result.failure, result.elapsed_seconds = ending.failure, ending.seconds
-        ledger.close(entry, ending.outcome, {"promoted": result.promoted, "locked": result.locked})
+        ledger.close(entry, ending.outcome, result.summary())
         return result
 
 

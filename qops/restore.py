@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import exc
 
 from qops.archived import load_archive
+from qops.arguments import given
 from qops.batches import Batches
 from qops.brake import BrakeCheck
 from qops.children import check_children
@@ -111,7 +112,7 @@ def restore(server: Server, settings: QueueSettings, options: Options, stop: Sto
         ids = [parse_id(mover.queue, text) for text in options.ids]
         connection.rollback()
         ledger = Ledger(server, connection, events)
-        entry = ledger.open("restore", mover.queue.name, {"ids": options.ids})
+        entry = ledger.open("restore", mover.queue.name, given(options))
         result = Result(mover.queue.name)
         brake = BrakeCheck(connection, settings, events)
 

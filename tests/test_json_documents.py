@@ -68,6 +68,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "list of integers": lambda value: isinstance(value, list) and all(map(is_integer, value)),
     "list of texts": lambda value: isinstance(value, list) and all(map(is_text, value)),
     "object": lambda value: isinstance(value, dict),
+    "map": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
 }
 
@@ -140,6 +141,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         run("pause", "--for", "1h", "--reason", "trying")
         run("resume")
         run("pause")
+        database.execute("UPDATE qops_runs SET summary = NULL WHERE id = 1")
+        run("history", "--limit", "100")
     return found
 
 
@@ -175,7 +178,8 @@ def test_real_runs_print_the_keys_of_the_document(printed: Documents, section: s
     types = documented()[section]
     # An object that is always there needs no line of its own.
     implied = {path.rpartition(".")[0] for path in types} - set(types)
-    assert seen - implied == set(types)
+    inside = tuple(f"{key}." for key, kind in types.items() if "map" in kind.split(" or "))
+    assert {path for path in seen - implied if not path.startswith(inside)} == set(types)
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -247,6 +247,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "pause": ("pause",),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),
+    "history": ("history",),
 }
 
 

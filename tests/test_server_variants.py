@@ -32,6 +32,7 @@ EVERY_COMMAND = (
     ("promote",),
     ("pause",),
     ("resume",),
+    ("history",),
 )
 OF_THE_DRIVER = re.compile("SET NAMES utf8mb4", re.IGNORECASE)
 """What the driver sends of its own while it connects; nothing of it is MySQL's alone."""

@@ -67,7 +67,7 @@ def archive(server: Server, settings: QueueSettings, options: Options, stop: Sto
             return make_plan(connection, guard, walks, options, brake, throttles)
         run = Run(server, connection, guard, options, stop, events, throttles=throttles)
         ledger = Ledger(server, connection, events)
-        entry = ledger.open("archive", queue.name, {"state": options.state, "older_than_seconds": options.older_than})
+        entry = ledger.open("archive", queue.name, options.arguments())
         result = run.result(walks)
         ledger.close(entry, result.stopped_by, _summary(result))
         return result

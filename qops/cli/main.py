@@ -15,6 +15,7 @@ from qops.cli.discard import discard
 from qops.cli.doctor import doctor
 from qops.cli.expire import expire
 from qops.cli.health import health
+from qops.cli.history import history
 from qops.cli.init import init
 from qops.cli.pause import pause, resume
 from qops.cli.process import hide_password, open_streams, silence_libraries
@@ -64,6 +65,7 @@ register(app, release)
 register(app, health)
 register(app, pause)
 register(app, resume)
+register(app, history)
 
 
 def main() -> NoReturn:

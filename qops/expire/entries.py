@@ -42,7 +42,7 @@ def is_idle(outcome: str | None, summary: str | None) -> bool:
     if outcome != "done" or not summary:
         return False
     found = {key: value for key, value in json.loads(summary).items() if not key.endswith("_seconds")}
-    return not any(value for key, value in found.items() if key not in NO_RESULT)
+    return not any(value for key, value in found.items() if key not in NO_RESULT and not isinstance(value, str))
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from qops.arguments import given
 from qops.counting import Count, least
 from qops.errors import ATTENTION, OK, Failure
 from qops.limits import READ_VIEW_SECONDS, REPLICA_LAG_SECONDS
@@ -34,6 +35,10 @@ class Options:
     assume_no_children: bool = False
     dry_run: bool = False
     replicas: Mapping[str, Database] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the ledger keeps of the command line and the configuration behind it."""
+        return given(self, seconds=("older_than", "max_replica_lag", "read_view", "max_wait"))
 
 
 @dataclass

@@ -53,7 +53,7 @@ def expire(server: Server, settings: QueueSettings, options: Options, stop: Stop
         if options.dry_run:
             return run.plan()
         record = Ledger(server, connection, events)
-        entry = record.open("expire", queue.name, {"older_than_seconds": options.older_than})
+        entry = record.open("expire", queue.name, options.arguments())
         result = run.run()
         record.close(entry, result.stopped_by, result.summary())
         return result
