@@ -195,7 +195,7 @@ class _Discarding:
         return Verdict(id_, "locked", "another session holds its row", held_by=holder)
 
     def _act(self, session: sa.Connection, id_: Any) -> Verdict:  # noqa: ANN401 - whatever the id column holds
-        row = session.execute(st.lock_one(self.queue, id_)).first()
+        row = session.execute(st.lock_one(self.queue, id_, *st.situation(self.queue))).first()
         verdict = self._judge(session, id_, row)
         if row is None or verdict.result != "discarded":
             return verdict
@@ -214,7 +214,8 @@ class _Discarding:
 
     def look(self, session: sa.Connection, id_: Any) -> Verdict:  # noqa: ANN401 - whatever the id column holds
         """Say what would become of a job, without a lock."""
-        return self._judge(session, id_, session.execute(st.look_at(self.queue, id_)).first())
+        row = session.execute(st.look_at(self.queue, id_, *st.situation(self.queue))).first()
+        return self._judge(session, id_, row)
 
     def _judge(self, session: sa.Connection, id_: Any, row: sa.Row[Any] | None) -> Verdict:  # noqa: ANN401
         """Say what is to become of a job whose row was read or locked; None: there is none in the queue."""

@@ -51,6 +51,9 @@ LINES: dict[str, tuple[str, ...]] = {
     "restore": ("restore", "900001"),
     "requeue": ("requeue", "--expired"),
     "promote": ("promote",),
+    "discard": ("discard", "900010", "--reason", "trying"),
+    "release": ("release", "--worker", "v"),
+    "history": ("history",),
     "pause": ("pause", "--reason", "trying"),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),
@@ -140,6 +143,7 @@ def refill(database: Database) -> None:
     database.execute("INSERT INTO jobs_archive SELECT * FROM jobs")
     database.execute("DELETE FROM jobs")
     fill(database, 2, status="'running'", claimed_by="'w'", lease_until="NOW(6) - INTERVAL 1 MINUTE", attempts="1")
+    fill(database, 1, status="'running'", claimed_by="'v'", lease_until="NOW(6) + INTERVAL 1 HOUR", attempts="1")
     fill(database, 2, status="'done'", finished_at="NOW(6)")
     fill(database, 2, status="'scheduled'", available_at="NOW(6) - INTERVAL 1 MINUTE")
     fill(database, 2)

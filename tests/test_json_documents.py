@@ -138,9 +138,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         run("release", "--worker", "w")
         run("promote", "--dry-run")
         run("promote")
-        run("pause", "--for", "1h", "--reason", "trying")
-        run("resume")
-        run("pause")
+        for words in (("pause", "--for", "1h", "--reason", "trying"), ("resume",), ("pause",)):
+            run(*words)
         database.execute("UPDATE qops_runs SET summary = NULL WHERE id = 1")
         run("history", "--limit", "100")
     return found

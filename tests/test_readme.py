@@ -283,7 +283,9 @@ def test_a_command_works_with_the_privileges_of_the_readme(
         assert ran.code == 0, ran.out + ran.err
         # What is called optional is missed, or it would not belong in the list.
         unseen = [one["metric"] for one in ran.json.get("unknown", ()) if "GRANT" in one["needs"]]
-        unseen += [one["id"] for one in ran.json.get("checks", ()) if one["status"] == "unknown"]
+        # The sums of the shared server's statements may be full, which no privilege helps against.
+        checks = [one for one in ran.json.get("checks", ()) if one["status"] == "unknown"]
+        unseen += [one["id"] for one in checks if "summary of statements is full" not in one["observed"]]
         unseen += [line for line in ran.err.splitlines() if "denied" in line]
         wants = any(need.optional for need in NEEDS[name])
         assert bool(unseen) == (wants and not optional), ran.out + ran.err
