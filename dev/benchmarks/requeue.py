@@ -34,11 +34,11 @@ _UPDATE = (
     "UPDATE jobs SET status = 'pending', claimed_by = NULL, lease_until = NULL, finished_at = NULL "
     "WHERE status = 'failed'"
 )
-# Pending jobs have the higher priority, so that workers always find them first.
+# The failed jobs are the older ones: once they are pending again they come first in the claim's order.
 _FILL = """
 INSERT INTO jobs (status, priority, payload, attempts, last_error, finished_at)
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %(failed)s + %(pending)s)
-SELECT IF(i <= %(failed)s, 'failed', 'pending'), i > %(failed)s, JSON_OBJECT('job', i, 'text', REPEAT('x', %(bytes)s)),
+SELECT IF(i <= %(failed)s, 'failed', 'pending'), 0, JSON_OBJECT('job', i, 'text', REPEAT('x', %(bytes)s)),
        i <= %(failed)s, IF(i <= %(failed)s, CONCAT('connection refused by ', i), NULL),
        IF(i <= %(failed)s, NOW(6) - INTERVAL 1 DAY + INTERVAL 10000 * i MICROSECOND, NULL)
   FROM n"""

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from qops.ahead import Place, look_ahead
 from qops.archive.batch import Batch, move_batch
-from qops.archive.lanes import Lanes
 from qops.archive.plan import count_undated, make_plan
 from qops.archive.result import Options, Refused, Result
 from qops.batches import Batches
@@ -19,6 +18,7 @@ from qops.clock import Stop, monotonic
 from qops.db import transact
 from qops.ending import settle
 from qops.guard import Guard, check_tables
+from qops.lanes import Lanes
 from qops.ledger import Ledger
 from qops.pace import Pace
 from qops.purge_throttle import PurgeLagThrottle

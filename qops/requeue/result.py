@@ -145,15 +145,13 @@ class Result:
 
 @dataclass
 class Outcome:
-    """What one transaction did; `moved` are the ids that it took out of their state, `ended`: nothing is left.
+    """What one transaction did; `moved` are the ids that it took out of their state.
 
     `why` is what the server said of the first conflict.
     """
 
     moved: list[Any] = field(default_factory=list)
-    key: tuple[Any, ...] | None = None
     seen: int = 0
-    ended: bool = False
     requeued: int = 0
     exhausted: int = 0
     locked: int = 0

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 from qops.batches import Batches
 from qops.brake import BrakeCheck
+from qops.clock import monotonic
 from qops.columns import require_whole
 from qops.counting import least
+from qops.db import transact
 from qops.ending import settle
 from qops.errors import Misconfigured
 from qops.holder import Holders
 from qops.ids import parse_id
+from qops.lanes import Lanes
 from qops.ledger import Ledger
 from qops.pace import Pace
-from qops.pick import lock
+from qops.pick import Found, lock
 from qops.purge_throttle import PurgeLagThrottle
 from qops.queue import QueueTable, load
 from qops.replica_throttle import watch_replicas
@@ -30,6 +33,7 @@ from qops.statements import requeue as st
 from qops.throttle import Waits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     import sqlalchemy as sa
@@ -41,8 +45,9 @@ if TYPE_CHECKING:
     from qops.statements.walk import Walk
     from qops.throttle import Throttle
 
-REST_FACTOR = 0.1
-"""Rest a tenth of the time that a batch took: somebody waits for these jobs, and workers claim between its rows."""
+REST_FACTOR = 0.05
+"""Rest a twentieth of the time that a batch took: somebody waits for these jobs, and workers claim between its rows."""
+LANES = 4  # batches at once: while one waits for its COMMIT to be durable, others have the server at work
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -164,12 +169,43 @@ class _Run:
         )
         if self.options.failed and self.options.filters.worker is not None:
             self.events.inform("a failed job names its worker only where that left its name: --worker finds no others")
-        for walk in walks:
-            finder = Finder.start(self.connection, self.queue, walk)
-            self.connection.rollback()
-            _, self.reached = rounds.follow(walk, partial(self._batch, finder), self._count)
-            if self.reached:
-                return
+        with Lanes(rounds.batches, LANES) as lanes:
+            for walk in walks:
+                finder = Finder.start(self.connection, self.queue, walk)
+                self.connection.rollback()
+                self.reached = self._along(rounds, lanes, finder)
+                if self.reached:
+                    return
+
+    def _along(self, rounds: Rounds, lanes: Lanes, finder: Finder) -> str | None:
+        """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
+        key: Key = None
+        while True:
+            waited = rounds.waited.total
+            if reason := rounds.hold():
+                return reason
+            if rounds.waited.total > waited:
+                lanes.narrow()
+            started, size, wide = monotonic(), rounds.size, lanes.widen(LANES)
+            found, seen, ended = self._read_ahead(rounds, finder, key, int(min(size * wide, self._room())))
+            key = found.key or key
+            works = [partial(self._batch, finder, found.ids[at : at + size]) for at in range(0, len(found.ids), size)]
+            if works:
+                lanes.run(finder.walk, works, self._count, rounds.count_retry)
+            if ended:
+                return None
+            if reason := rounds.rest(monotonic() - started, seen // wide):
+                return reason
+
+    def _read_ahead(self, rounds: Rounds, finder: Finder, key: Key, limit: int) -> tuple[Found, int, bool]:
+        """Read the next jobs that fit, without locks; a lock on the table is waited for as often as by a batch."""
+        return transact(
+            self.server,
+            self.connection,
+            lambda session: finder.next(session, key, limit),
+            stop=self.stop,
+            on_retry=rounds.count_retry,
+        )
 
     def _room(self) -> float:
         limit = self.options.limit
@@ -182,9 +218,8 @@ class _Run:
         if outcome.seen:
             self.events.progress(f"put back {self.result.requeued} jobs")
 
-    def _batch(self, finder: Finder, key: Key, size: int, connection: sa.Connection) -> Outcome:
-        found, seen, ended = finder.next(connection, key, size)
-        picked = lock(connection, self.queue, finder.walk, found, *st.situation(self.queue))
-        outcome = Outcome(key=found.key, seen=seen, ended=ended, locked=picked.locked, changed=picked.changed)
+    def _batch(self, finder: Finder, ids: Sequence[Any], connection: sa.Connection) -> Outcome:
+        picked = lock(connection, self.queue, finder.walk, Found(ids), *st.situation(self.queue))
+        outcome = Outcome(seen=len(ids), locked=picked.locked, changed=picked.changed)
         self.judge.transition(connection, picked.rows, outcome)
         return outcome
