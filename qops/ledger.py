@@ -49,6 +49,8 @@ _COLUMNS = (
 )
 RUNS = sa.table(LEDGER_TABLE, *(sa.column(name) for name in _COLUMNS))
 _NOW = sa.func.now(sa.text("6"))
+GOOD = ("done", "limit", "runtime")
+"""How a run ends that did what it could."""
 PAUSE = "pause"
 
 

@@ -68,18 +68,17 @@ def latest_runs(connection: sa.Connection, queue: str, limit: int) -> tuple[Reco
 
     Raises LedgerMissing where there is no ledger, and the driver's error where it may not be read.
     """
-    of = [
-        sa.select(RUNS.c.id)
-        .where(RUNS.c.queue == queue, RUNS.c.command == command)
-        .order_by(RUNS.c.id.desc())
-        .limit(limit)
-        for command in _commands(connection, queue)
-    ]
+    of = [_latest(queue, command, limit) for command in _commands(connection, queue)]
     if not of:
         return ()
     latest = sa.union_all(*of).subquery()
     ids = read(connection, sa.select(latest.c.id).order_by(latest.c.id.desc()).limit(limit)).scalars().all()
     return runs_by_id(connection, ids)
+
+
+def runs_of(connection: sa.Connection, queue: str, command: str, limit: int) -> tuple[Recorded, ...]:
+    """Return the latest `limit` entries of one command, the newest first. Raises as `latest_runs` does."""
+    return runs_by_id(connection, read(connection, _latest(queue, command, limit)).scalars().all())
 
 
 def runs_by_id(connection: sa.Connection, ids: Collection[int]) -> tuple[Recorded, ...]:
@@ -88,6 +87,11 @@ def runs_by_id(connection: sa.Connection, ids: Collection[int]) -> tuple[Recorde
     rows = [{name.lower(): value for name, value in row.items()} for row in read(connection, everything).mappings()]
     present = _look(connection) if any(row.get("finished_at") is None for row in rows) else None
     return tuple(_recorded(row, present) for row in rows)
+
+
+def _latest(queue: str, command: str, limit: int) -> sa.Select[Any]:
+    of = sa.select(RUNS.c.id).where(RUNS.c.queue == queue, RUNS.c.command == command)
+    return of.order_by(RUNS.c.id.desc()).limit(limit)
 
 
 def _commands(connection: sa.Connection, queue: str) -> Iterable[str]:

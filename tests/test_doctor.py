@@ -45,6 +45,7 @@ from qops.doctor.row_facts import (
     Finished,
     Increment,
     LinkFacts,
+    Maintenance,
     Overdue,
     RowFacts,
     Sample,
@@ -763,6 +764,7 @@ HEALTHY = Facts(
     types=TypeFacts(Moments((("lease_until", "timestamp(6)"),), ("lease_until",)), AttemptRoom("int", 2**31 - 1, 5)),
     spare=SpareFacts(),
     strays=StrayFacts(looked_at=5),
+    maintenance=Maintenance(archived_seconds=300.0, is_due=False),
 )
 WANTED = HEALTHY.indexes
 assert isinstance(WANTED, IndexFacts)
@@ -998,6 +1000,7 @@ def test_the_table_says_a_cause_once() -> None:
         "strays",
         "traffic",
         "late",
+        "maintenance",
     )
     refusal = f"{denied.reason}, at length: {'x' * 60}"
     grants = [denied.remedy, "GRANT UPDATE …;"]

@@ -40,6 +40,8 @@ _MYSQL_DEFAULTS = (
     "--mysqlx=OFF",
     # Not known before 8.0.30.
     "--loose-innodb-redo-log-capacity=64M",
+    # Each test has a schema of its own, so the same statements are others for the server; 10,000 are too few for all.
+    "--performance-schema-digests-size=40000",
 )
 
 

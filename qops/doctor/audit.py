@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qops.configfile import nearest
 from qops.doctor import (
     checks_links,
+    checks_maintenance,
     checks_rows,
     checks_server,
     checks_sessions,
@@ -39,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
     *checks_types.CHECKS,
     *checks_sessions.CHECKS,
     *checks_traffic.CHECKS,
+    *checks_maintenance.CHECKS,
 )
 BY_ID = {check.id: check for check in CHECKS}
 # In a remedy: a line of its own, or what a comment ends with after a colon.

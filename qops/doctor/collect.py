@@ -42,6 +42,7 @@ from qops.doctor.facts import (
 )
 from qops.doctor.history import names_in_digests, read_autocommit_claims, read_clock_uses
 from qops.doctor.links import read_links
+from qops.doctor.maintenance import read_maintenance
 from qops.doctor.rows import read_rows
 from qops.doctor.spare import read_spare
 from qops.doctor.states import read_strays
@@ -76,6 +77,7 @@ METADATA_LOCKS = (
 PROCESS = Need("PROCESS", "server", "see transactions")
 SESSIONS = Need("SELECT", "performance_schema.*", "see sessions")
 READ = Need("SELECT", "table", "read jobs")
+LEDGER = Need("SELECT", "ledger", "see past runs")
 _DIALECT = mysql.dialect(paramstyle="named")
 
 
@@ -168,6 +170,9 @@ class _Collector:
             link=self.attempt(lambda: read_link(self.connection, self.server.host, server.hostname)),
             replication=Replication(
                 self.attempt(lambda: read_primaries(self.connection), SESSIONS), ask_replicas(self.settings.replicas)
+            ),
+            maintenance=self._of(
+                queue, lambda q: read_maintenance(self.connection, q, self.settings, self.limits, self._grant), LEDGER
             ),
             types=self._of(queue, lambda q: read_types(self.connection, q)),
             spare=self._of(queue, lambda q: read_spare(self.connection, q, self._grant)),

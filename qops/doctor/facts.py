@@ -10,7 +10,7 @@ from qops.doctor.limits import Limits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qops.doctor.row_facts import LinkFacts, RowFacts, Sample
+    from qops.doctor.row_facts import LinkFacts, Maintenance, RowFacts, Sample
     from qops.doctor.traffic_facts import LockError, Traffic
     from qops.doctor.type_facts import SpareFacts, StrayFacts, TypeFacts
     from qops.purge import PurgeLag
@@ -264,4 +264,5 @@ class Facts:
     types: TypeFacts | Unknown = UNREAD
     spare: SpareFacts | Unknown = UNREAD
     strays: StrayFacts | Unknown = UNREAD
+    maintenance: Maintenance | Unknown = UNREAD
     naming: str = ""

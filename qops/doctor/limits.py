@@ -125,6 +125,25 @@ class Limits:
         "share",
         (0.01, 0.95),
     )
+    maintenance_seconds: float = _limit(
+        7 * _DAY,
+        "maintenance",
+        ("maintenance",),
+        "for how long finished jobs may have been due for the archiver without a successful run of it",
+        "duration",
+        _LONG,
+    )
+    open_run_seconds: float = _limit(
+        3600.0,
+        "open_run",
+        ("maintenance",),
+        "the age of a run that has not ended and whose connection is gone",
+        "duration",
+        _LONG,
+    )
+    failed_runs: int = _limit(
+        3, "failed_runs", ("maintenance",), "runs of a command in a row that failed", "number", (1, 20)
+    )
 
 
 LIMITS: Mapping[str, Limit] = {one.name: one.metadata["limit"] for one in fields(Limits)}

@@ -139,3 +139,34 @@ class LinkFacts:
 
     children: ChildFacts
     triggers: TriggerFacts
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What the ledger says of one command: `words` is how it is typed, `failed` the outcomes since it last went well.
+
+    `left_open` is the newest run where that has not ended and is not seen to be under way, `is_gone` whether its
+    connection is known to be gone.
+    """
+
+    command: str
+    words: str
+    failed: tuple[str, ...] = ()
+    last_error: str = ""
+    left_open: int | None = None
+    open_seconds: float | None = None
+    is_gone: bool | None = None
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """How maintenance goes: `archived_seconds` ago a run of archive went well, None: never.
+
+    `is_due`: whether jobs wait for the archive longer than they should; None where no index tells. `grant` lets it be
+    seen whether the runs of other accounts are under way.
+    """
+
+    commands: tuple[Upkeep, ...] = ()
+    archived_seconds: float | None = None
+    is_due: bool | None = None
+    grant: str = ""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from qops.db import quote_name
 from qops.health.depth import least
-from qops.health.measure import ARCHIVE_SUCCESS, METADATA_WAITS
+from qops.health.measure import METADATA_WAITS
 from qops.health.snapshot import Finding, Measured, Snapshot
+from qops.ledger import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +131,7 @@ def _operation(measured: Measured) -> Iterator[Finding]:
             f"{measured.command('resume')}",
         )
     outcome = measured.archive.last_outcome
-    if outcome and outcome not in {*ARCHIVE_SUCCESS, "paused"}:
+    if outcome and outcome not in {*GOOD, "paused"}:
         last = measured.archive.last_success_at
         since = f"the last good one ended at {last:%Y-%m-%d %H:%M:%S}Z" if last else "there was no good one before"
         yield Finding(

@@ -10,7 +10,7 @@ from sqlalchemy import exc
 from qops.db import DENIED, INTERRUPTED, LOCK_TIMEOUT, UNREADABLE, errno, statement
 from qops.health.depth import measure_table
 from qops.health.snapshot import Archive, Locks, Measured, Size, TableState, Unknown
-from qops.ledger import LedgerMissing, active_brake, last_run
+from qops.ledger import GOOD, LedgerMissing, active_brake, last_run
 from qops.login import LOCK_WAIT_SECONDS, version_tuple
 from qops.privileges import LEDGER_TABLE, Need, grant
 from qops.purge import PurgeLag, read_purge
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 METADATA_WAITS = "SELECT * FROM sys.schema_table_lock_waits;"
-ARCHIVE_SUCCESS = ("done", "limit", "runtime")
 """How an archiver's run ends that did what it was asked for."""
 _SESSIONS = Need("SELECT", "performance_schema.*", "see lock waits")
 _LEDGER = Need("SELECT", "ledger", "see the brake and past runs")
@@ -147,7 +146,7 @@ class _Reader:
         if not known:
             return Archive()
         last = last_run(self.connection, self.queue.name, "archive", finished=True)
-        good = last_run(self.connection, self.queue.name, "archive", outcomes=ARCHIVE_SUCCESS)
+        good = last_run(self.connection, self.queue.name, "archive", outcomes=GOOD)
         return Archive(good.finished_at if good else None, last.outcome if last else None)
 
     def size(self) -> Size:
