@@ -95,6 +95,13 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("SELECT", "performance_schema.*", "see lock waits and who blocks purge", optional=True),
         Need("SELECT", "ledger", "see the brake and past runs", optional=True),
     ),
+    "jobs": (_READ,),
+    "show": (
+        _READ,
+        Need("SELECT", "archive", "find a job that was archived", optional=True),
+        Need("SELECT", "performance_schema.*", "see which connection holds its row", optional=True),
+        Need("SELECT", "ledger", "see the runs that named it", optional=True),
+    ),
     "history": (
         Need("SELECT", "ledger", "read the ledger"),
         Need("PROCESS", "server", "see whether the runs of other accounts are still under way", optional=True),

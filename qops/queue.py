@@ -151,6 +151,16 @@ class QueueTable:
         """Whether column `role` can be compared with the clock: a DATETIME only where the clock is declared."""
         return self.facts[self.columns[role].name].data_type == "timestamp" or self.settings.clock is not None
 
+    def instant(self, role: str) -> sa.ColumnElement[Any]:
+        """Return column `role` in UTC; NULL where nothing says in which zone it was written."""
+        column = self.columns[role]
+        if not self.tells_time(role):
+            return sa.null()
+        if self.facts[column.name].data_type == "timestamp" or self.settings.clock is None:
+            return column
+        minutes = _offset_minutes(self.settings.clock)
+        return column if minutes == 0 else shift(column, -minutes * 60_000_000)
+
     def in_time(self, role: str, microseconds: int | sa.ColumnElement[int]) -> sa.ColumnElement[Any]:
         """Return the instant `microseconds` from now (negative: ago) as column `role` stores it."""
         return shift(self.now(role), microseconds)

@@ -54,6 +54,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "discard": ("discard", "900010", "--reason", "trying"),
     "release": ("release", "--worker", "v"),
     "history": ("history",),
+    "jobs": ("jobs",),
+    "show": ("show", "900001"),
     "pause": ("pause", "--reason", "trying"),
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),

@@ -87,7 +87,7 @@ def flat(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:  # noqa: PLR0915 - a statement a run
     """Return what commands print, by section: runs in which every list has members and every object is there."""
     found: Documents = {}
     recipe = str(write_config(tmp_path_factory.mktemp("recipe"), RECIPE_TOML))
@@ -128,6 +128,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         database.execute(KEEPS)
         run("expire", "--older-than", "0s", "--dry-run")
         run("expire", "--older-than", "0s")
+        run("jobs")
+        run("jobs", "--by", "error", section="qops jobs --by error")
         run("requeue", "3", "7", "99", "--dry-run")
         run("requeue", "3", "7", "99")
         run("requeue", "--failed")
@@ -138,10 +140,12 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         run("release", "--worker", "w")
         run("promote", "--dry-run")
         run("promote")
-        for words in (("pause", "--for", "1h", "--reason", "trying"), ("resume",), ("pause",)):
-            run(*words)
+        run("pause", "--for", "1h", "--reason", "trying")
+        run("resume")
+        run("pause")
         database.execute("UPDATE qops_runs SET summary = NULL WHERE id = 1")
         run("history", "--limit", "100")
+        run("show", "3")
     return found
 
 

@@ -248,6 +248,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "resume": ("resume",),
     "health": ("health", "--fail-on", "never"),
     "history": ("history",),
+    "jobs": ("jobs",),
+    "show": ("show", "1"),
 }
 
 

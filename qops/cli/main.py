@@ -17,12 +17,14 @@ from qops.cli.expire import expire
 from qops.cli.health import health
 from qops.cli.history import history
 from qops.cli.init import init
+from qops.cli.jobs import jobs
 from qops.cli.pause import pause, resume
 from qops.cli.process import hide_password, open_streams, silence_libraries
 from qops.cli.promote import promote
 from qops.cli.release import release
 from qops.cli.requeue import requeue
 from qops.cli.restore import restore
+from qops.cli.show import show
 from qops.errors import OK, UsageError, abandon_stdout, boundary
 from qops.events import Events, say
 
@@ -63,6 +65,8 @@ register(app, promote)
 register(app, discard)
 register(app, release)
 register(app, health)
+register(app, jobs)
+register(app, show)
 register(app, pause)
 register(app, resume)
 register(app, history)
