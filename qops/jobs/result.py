@@ -85,8 +85,8 @@ class Payload:
 class Found:
     """One job, by KEYS, with what is known of it elsewhere. `table` None: it is nowhere.
 
-    `held_by` None: nobody holds it, where that is `seen`. `ledger` None: it is out of reach. `remaining` are the seconds
-    until the lease ends, negative once it has.
+    `held_by` None: nobody holds it, where that is `seen`. `ledger` None: it is out of reach. `remaining` are the
+    seconds until the lease ends, negative once it has.
     """
 
     queue: str
