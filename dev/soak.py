@@ -16,12 +16,14 @@ TESTS = (
     "tests/test_crash.py",
     "tests/test_server_crash.py",
     "tests/test_memory.py",
+    "tests/test_properties.py",
     "tests/test_examined.py",
 )
 ONE_TURN = {
     "QOPS_TEST_SECONDS": "60",  # of the fleet
     "QOPS_TEST_ROUNDS": "50",  # of strikes at qops
     "QOPS_TEST_KILLS": "100",  # of the server, of qops and of its connections, beside working workers
+    "QOPS_TEST_EXAMPLES": "200",  # of random walks of workers and operators
     "QOPS_TEST_LARGE_ROWS": "1000",  # of 700 KB: 3 GB on disk for a while
     "QOPS_TEST_PENDING": "1000000",  # jobs before the done ones, and as many after them
 }
