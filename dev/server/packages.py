@@ -40,6 +40,7 @@ _PRODUCTS = {
     "mysql": _Product("mysql-server-core", _SERVER_NEEDS, beside=("-server-", "-client-"), unstable=True),
     "mariadb": _Product("mariadb-server-core", _SERVER_NEEDS),
     "percona-toolkit": _Product("percona-toolkit", "lib|zlib|perl|percona-toolkit"),
+    "libfaketime": _Product("libfaketime", "libfaketime"),  # what it needs, the program that loads it has
 }
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp", "ubuntu-archive-keyring.gpg")
 
