@@ -33,7 +33,7 @@ lint: setup  ## check style, types and the direction of imports
 	$(VENV)/mypy
 	$(VENV)/lint-imports
 
-bench: setup  ## measure (TOPIC="archive feed": these of archive, feed, indexes, plans, requeue; ARGS="--write docs/benchmarks.md")
+bench: setup  ## measure (TOPIC="archive feed": these of archive, doctor, feed, indexes, plans, requeue; ARGS="--write docs/benchmarks.md")
 	@$(VENV)/python -m dev.bench $(ARGS) $(TOPIC)
 
 server: setup  ## start the throwaway MySQL server and print its URL

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dev.benchmarks.measure import Table
 
-TOPICS = ("archive", "feed", "indexes", "plans", "requeue")
+TOPICS = ("archive", "doctor", "feed", "indexes", "plans", "requeue")
 
 
 def main(argv: list[str]) -> int:
