@@ -176,7 +176,15 @@ def test_mariadb_in_a_table(mariadb: Any) -> None:
     assert "not supported" in ran.out
 
 
-REFUSED = (*EVERY_COMMAND, ("expire", "--older-than", "1d"), ("restore", "1"))
+REFUSED = (
+    *EVERY_COMMAND,
+    ("expire", "--older-than", "1d"),
+    ("restore", "1"),
+    ("jobs",),
+    ("show", "1"),
+    ("discard", "1", "--reason", "x"),
+    ("release", "--worker", "w"),
+)
 
 
 @pytest.mark.parametrize("line", [line for line in REFUSED if line[0] != "doctor"], ids=lambda line: line[0])

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 REST_FACTOR = 0.05
 """Rest a twentieth of the time that a batch took: somebody waits for these jobs, and workers claim between its rows."""
-LANES = 4  # batches at once: while one waits for its COMMIT to be durable, others have the server at work
+LANES, PROVEN = 4, 8
+"""Batches at once: while one waits for its COMMIT to be durable, others have the server at work. A run begins with one
+and adds another each time that so many rounds went well: few jobs need no more, and an unwell server shows by then."""
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -180,32 +182,51 @@ class _Run:
     def _along(self, rounds: Rounds, lanes: Lanes, finder: Finder) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
         key: Key = None
+        went_well = 0
         while True:
             waited = rounds.waited.total
             if reason := rounds.hold():
                 return reason
             if rounds.waited.total > waited:
                 lanes.narrow()
-            started, size, wide = monotonic(), rounds.size, lanes.widen(LANES)
-            found, seen, ended = self._read_ahead(rounds, finder, key, int(min(size * wide, self._room())))
+                went_well = 0
+            started, wide = monotonic(), lanes.widen(1 + went_well // PROVEN)
+            if wide == 1:
+                found, seen, ended = self._alone(rounds, finder, key)
+            else:
+                found, seen, ended = self._abreast(rounds, lanes, finder, key, wide)
             key = found.key or key
-            works = [partial(self._batch, finder, found.ids[at : at + size]) for at in range(0, len(found.ids), size)]
-            if works:
-                lanes.run(finder.walk, works, self._count, rounds.count_retry)
             if ended:
                 return None
             if reason := rounds.rest(monotonic() - started, seen // wide):
                 return reason
+            went_well += 1
 
-    def _read_ahead(self, rounds: Rounds, finder: Finder, key: Key, limit: int) -> tuple[Found, int, bool]:
-        """Read the next jobs that fit, without locks; a lock on the table is waited for as often as by a batch."""
-        return transact(
+    def _alone(self, rounds: Rounds, finder: Finder, key: Key) -> tuple[Found, int, bool]:
+        """Read and put back one batch, in one transaction; return what was read, as the finder says it."""
+        read: list[tuple[Found, int, bool]] = []
+
+        def work(session: sa.Connection) -> Outcome:
+            read.append(finder.next(session, key, rounds.size))
+            return self._batch(finder, read[-1][0].ids, session)
+
+        rounds.batches.run(finder.walk, work, self._count, rounds.count_retry)
+        return read[-1]
+
+    def _abreast(self, rounds: Rounds, lanes: Lanes, finder: Finder, key: Key, wide: int) -> tuple[Found, int, bool]:
+        """Read for several batches and put them back at once; return what was read, as the finder says it."""
+        size = rounds.size
+        found, seen, ended = transact(
             self.server,
             self.connection,
-            lambda session: finder.next(session, key, limit),
+            lambda session: finder.next(session, key, int(min(size * wide, self._room()))),
             stop=self.stop,
             on_retry=rounds.count_retry,
         )
+        works = [partial(self._batch, finder, found.ids[at : at + size]) for at in range(0, len(found.ids), size)]
+        if works:
+            lanes.run(finder.walk, works, self._count, rounds.count_retry)
+        return found, seen, ended
 
     def _room(self) -> float:
         limit = self.options.limit
