@@ -129,12 +129,23 @@ def restore(server: Server, settings: QueueSettings, options: Options, stop: Sto
         return result
 
 
-def count_found(server: Server, settings: QueueSettings, options: Options) -> int:
-    """Return how many of the named jobs the archive holds. Raises as `restore` does before it begins."""
+def preview(server: Server, settings: QueueSettings, options: Options) -> tuple[int, tuple[str, ...]]:
+    """Return how many of the named jobs the archive holds, and lines that tell which stay and why.
+
+    Locks nothing. Raises as `restore` does before it begins.
+    """
     with server.session() as connection:
         mover = _open(server, connection, settings, options)
-        ids = dict.fromkeys(parse_id(mover.queue, text) for text in options.ids)
-        return sum(connection.execute(st.look_for(mover.archive, id_)).first() is not None for id_ in ids)
+        queue = mover.queue
+        found, lines = 0, []
+        for id_ in dict.fromkeys(parse_id(queue, text) for text in options.ids):
+            if connection.execute(st.look_for(mover.archive, id_)).first() is None:
+                lines.append(f"job {id_} stays: it is not in {mover.archive.table.name}")
+            elif connection.execute(st.look_for(queue, id_)).first() is not None:
+                lines.append(f"job {id_} stays: {queue.table.name} has a job with this id")
+            else:
+                found += 1
+    return found, (f"{found} of them from {mover.archive.table.name}", *lines)
 
 
 def _open(server: Server, connection: sa.Connection, settings: QueueSettings, options: Options) -> _Mover:

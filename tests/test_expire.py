@@ -346,7 +346,7 @@ def test_the_archivers_limits_hold(queue: Database, qops: Callable[..., Ran], cl
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 3), ("\n", 1, 3)])
 def test_on_a_terminal_it_asks(queue: Database, answer: str, code: int, left: int) -> None:
-    """More than one archived job: it asks on a terminal, and Enter means no (1)."""
+    """More than one archived job: it shows what would go and asks on a terminal, and Enter means no (1)."""
     archive_jobs(queue, 3, finished_at="NOW(6) - INTERVAL 90 DAY")
     leader, follower = pty.openpty()
     process = subprocess.Popen(
@@ -360,6 +360,7 @@ def test_on_a_terminal_it_asks(queue: Database, answer: str, code: int, left: in
     _, err = process.communicate(timeout=30)
     os.close(leader)
     assert (process.returncode, len(ids(queue))) == (code, left), err
+    assert b"would delete 3 archived jobs" in err
 
 
 def test_nothing_is_asked_where_nothing_of_several_goes(queue: Database) -> None:

@@ -260,13 +260,13 @@ def test_an_account_that_sees_no_foreign_keys_is_told(queue: Database) -> None:
         assert "qops_runs" in ran.err
 
 
-@pytest.mark.parametrize(("answer", "code", "back"), [("y\n", 0, 2), ("\n", 1, 0)])
+@pytest.mark.parametrize(("answer", "code", "back"), [("y\n", 1, 2), ("\n", 1, 0)])
 def test_on_a_terminal_it_asks(queue: Database, answer: str, code: int, back: int) -> None:
-    """More than one job: it asks on a terminal, and Enter means no (1)."""
+    """More than one job: it says which stay and asks on a terminal, and Enter means no (1)."""
     archive_jobs(queue, 2)
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "qops", "restore", "1", "2", "--url", queue.url],
+        [sys.executable, "-m", "qops", "restore", "1", "2", "99", "--url", queue.url],
         stdin=follower,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -276,6 +276,7 @@ def test_on_a_terminal_it_asks(queue: Database, answer: str, code: int, back: in
     _, err = process.communicate(timeout=30)
     os.close(leader)
     assert (process.returncode, sum(counts(queue).values())) == (code, back), err
+    assert b"job 99 stays: it is not in jobs_archive" in err
 
 
 def test_one_job_is_not_asked_about(queue: Database) -> None:

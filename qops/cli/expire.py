@@ -56,7 +56,8 @@ def expire(  # noqa: PLR0913 - one parameter an option
     with stop_on_signals() as stop:
 
         def plan() -> Plan:
-            return Plan(run(server, settings, replace(options, dry_run=True), stop, invocation.events).expired)
+            planned = run(server, settings, replace(options, dry_run=True), stop, invocation.events)
+            return Plan(planned.expired, _report(planned, older_than).lines)
 
         if older_than is not None and not dry_run:
             confirm(f"delete archived jobs of queue {settings.name!r} for good", plan, yes=yes)

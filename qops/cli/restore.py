@@ -24,7 +24,7 @@ def restore(
     """Bring archived jobs back as pending, with no attempts made, where their ids are free."""
     from qops.clock import stop_on_signals
     from qops.counting import words
-    from qops.restore import Options, count_found
+    from qops.restore import Options, preview
     from qops.restore import restore as run
 
     options = Options(tuple(dict.fromkeys(job_ids)), assume_no_children)
@@ -32,7 +32,7 @@ def restore(
     with stop_on_signals() as stop:
         confirm(
             f"bring archived jobs of queue {settings.name!r} back as pending",
-            lambda: Plan(count_found(server, settings, options)),
+            lambda: Plan(*preview(server, settings, options)),
             yes=yes,
         )
         result = run(server, settings, options, stop, invocation.events)
