@@ -644,6 +644,30 @@ def test_queues_of_the_field_are_examined_by_configuration_alone(
         assert findings(examine(database, "--config", path)) == {}
 
 
+def test_every_statement_is_a_transaction_of_its_own(own_server: Any) -> None:
+    """Doctor holds neither a transaction nor a read view from one statement to the next, as the server recorded it."""
+    with fresh_database(own_server) as database:
+        init(database)
+        fill(database, 20, status="'done'", finished_at="NOW(6)")
+        enable = (
+            "UPDATE performance_schema.setup_consumers SET enabled = %s WHERE name = 'events_transactions_history_long'"
+        )
+        database.execute(enable, ("YES",))
+        try:
+            database.execute("TRUNCATE TABLE performance_schema.events_transactions_history_long")
+            assert findings(examine(database)) == {}
+            kinds = dict(
+                database.rows(
+                    "SELECT autocommit, COUNT(*) FROM performance_schema.events_transactions_history_long "
+                    "WHERE thread_id <> ps_current_thread_id() GROUP BY autocommit"
+                )
+            )
+        finally:
+            database.execute(enable, ("NO",))
+    assert kinds.keys() == {"YES"}
+    assert kinds["YES"] > 20
+
+
 def test_a_pending_alter_is_reported_within_seconds(queue: Database) -> None:
     """Behind a waiting ALTER the audit ends, and what needs the table's metadata lock is unknown, with the reason."""
     connection = queue.connect()

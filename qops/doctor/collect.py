@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.dialects import mysql
 
-from qops.columns import TIMES, quoted, require_whole
+from qops.columns import require_whole
 from qops.db import (
     DENIED,
     INTERRUPTED,
@@ -26,24 +25,22 @@ from qops.db import (
     statement,
 )
 from qops.doctor.access import no_access, probe_access
+from qops.doctor.claim import read_clock, read_plan
 from qops.doctor.facts import (
     Access,
-    Clock,
     DriftFacts,
     Facts,
-    PlanFacts,
     Replication,
     Roles,
     ServerFacts,
-    Session,
     TableFacts,
-    Transaction,
     Unknown,
 )
-from qops.doctor.history import names_in_digests, read_autocommit_claims, read_clock_uses
+from qops.doctor.history import read_autocommit_claims, read_clock_uses
 from qops.doctor.links import read_links
 from qops.doctor.maintenance import read_maintenance
 from qops.doctor.rows import read_rows
+from qops.doctor.sessions import read_open_transactions, read_worker_sessions
 from qops.doctor.spare import read_spare
 from qops.doctor.states import read_strays
 from qops.doctor.surroundings import ask_replicas, read_link, read_primaries, read_purge_counter
@@ -51,12 +48,10 @@ from qops.doctor.tables import read_drift, read_indexes, read_table_facts, why_h
 from qops.doctor.traffic import read_late, read_lock_errors, read_traffic
 from qops.doctor.types import read_types
 from qops.errors import Misconfigured, PrivilegeMissing
-from qops.explain import explain
 from qops.login import OtherServer, version_tuple
 from qops.privileges import LEDGER_TABLE, Need, grant
-from qops.purge import describe_connections, read_purge, read_transactions
+from qops.purge import read_purge
 from qops.queue import QueueTable, load
-from qops.statements.worker import select_claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +61,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COMPARED = ("available_at", "lease_until", "finished_at")
 UNKNOWN_TABLE = 1109  # an information_schema table that this version does not have
 METADATA_LOCKS = (
     "SELECT processlist_id, processlist_user, processlist_info, object_type, object_schema, object_name, lock_type, "
@@ -78,7 +72,6 @@ PROCESS = Need("PROCESS", "server", "see transactions")
 SESSIONS = Need("SELECT", "performance_schema.*", "see sessions")
 READ = Need("SELECT", "table", "read jobs")
 LEDGER = Need("SELECT", "ledger", "see past runs")
-_DIALECT = mysql.dialect(paramstyle="named")
 
 
 def collect(server: Server, settings: Settings, limits: Limits) -> Facts:
@@ -136,7 +129,7 @@ class _Collector:
         queue = self._of(loaded, self._whole)
         if isinstance(queue, Unknown) and isinstance(loaded, QueueTable) and not self.blocked:
             table = indexes = queue
-        sessions = self._sessions(variables)
+        sessions = self._in_history(variables, read_worker_sessions)
         purge = self.attempt(lambda: read_purge(self.connection))
         return Facts(
             queue=self.settings.queue.name,
@@ -145,15 +138,17 @@ class _Collector:
             variables=variables,
             table=table,
             indexes=indexes,
-            plan=self._of(queue, self._plan),
-            clock=self._of(queue, self._clock),
+            plan=self._of(queue, lambda q: read_plan(self.connection, q)),
+            clock=self._of(queue, read_clock),
             drift=self._drift(table),
             links=self._of(queue, lambda q: read_links(self.connection, q, self._grant)),
             rows=self._of(
                 queue, lambda q: read_rows(self.connection, q, self.settings, self.limits, self._of, self._grant)
             ),
             purge=purge,
-            transactions=self.attempt(self._transactions, PROCESS),
+            transactions=self.attempt(
+                lambda: read_open_transactions(self.connection, self.limits.long_transaction_seconds), PROCESS
+            ),
             sessions=sessions,
             access=self._access(loaded),
             roles=self.attempt(self._roles),
@@ -278,48 +273,6 @@ class _Collector:
                 refusals[self._grant(Need("SELECT", on, "compare it"))] = refusal
         return Unknown("; ".join(refusals.values()), "\n".join(refusals)) if refusals else None
 
-    def _plan(self, queue: QueueTable) -> PlanFacts:
-        claim = select_claim(queue).params(limit=1)
-        line = explain(self.connection, claim)[0]
-        options: Any = {"schema_translate_map": {None: quoted(queue.schema)}, "render_schema_translate": True}
-        text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}, **options))
-        return PlanFacts(line.access, line.key, line.extra, " ".join(text.split()))
-
-    def _clock(self, queue: QueueTable) -> Clock:
-        names = [queue.columns[role].name for role in COMPARED if queue.has(role)]
-        times = [(name, queue.facts[name].column_type) for name in names if queue.facts[name].data_type in TIMES]
-        return Clock(tuple(times), queue.settings.clock)
-
-    def _transactions(self) -> tuple[Transaction, ...]:
-        """Return the transactions that are open for long: by InnoDB, or without its help where it has none to give."""
-        limit = self.limits.long_transaction_seconds
-        try:
-            rows = read_transactions(self.connection, "long_transactions", {"seconds": limit})
-        except exc.DBAPIError as error:
-            if errno(error) != UNREADABLE:
-                raise
-            active = self.connection.execute(statement("active_transactions"))
-            rows = [row for row in active if row.seconds >= limit]
-        present = describe_connections(self.connection, [row.connection_id for row in rows]) if rows else {}
-        return tuple(
-            Transaction(
-                connection_id=row.connection_id,
-                user=present[row.connection_id].user,
-                seconds=int(row.seconds),
-                isolation=row.isolation_level,
-                rows_locked=getattr(row, "rows_locked", None),
-                rows_modified=getattr(row, "rows_modified", None),
-                statement=row.statement_text or present[row.connection_id].statement,
-            )
-            for row in rows
-            if row.connection_id in present
-        )
-
-    def _sessions(self, variables: dict[str, str] | Unknown) -> tuple[Session, ...] | Unknown:
-        if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
-            return Unknown("performance_schema is OFF, so sessions are not to be seen")
-        return self.attempt(self._worker_sessions, SESSIONS)
-
     def _summed(self, variables: dict[str, str] | Unknown, read: Callable[[], T | Unknown]) -> T | Unknown:
         """Return what `read` finds in the sums that performance_schema keeps."""
         if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
@@ -331,24 +284,6 @@ class _Collector:
         if not isinstance(variables, Unknown) and variables.get("performance_schema") != "ON":
             return Unknown("performance_schema is OFF, so sessions are not to be seen")
         return self.attempt(lambda: read(self.connection, self.schema, self.settings.queue.table), SESSIONS)
-
-    def _worker_sessions(self) -> tuple[Session, ...] | Unknown:
-        if self.connection.execute(statement("consumers")).scalar() != "YES":
-            return Unknown(
-                "the server does not keep the statements of its sessions",
-                "UPDATE performance_schema.setup_consumers SET enabled = 'YES' "
-                "WHERE name = 'events_statements_history';",
-            )
-        table = self.settings.queue.table
-        names = {"table": table, **names_in_digests(self.connection, self.schema, table)}
-        return tuple(
-            Session(
-                row.connection_id,
-                row.user,
-                (row.transaction_isolation or row.session_isolation or "unknown").replace("-", " "),
-            )
-            for row in self.connection.execute(statement("worker_sessions"), names)
-        )
 
     def _access(self, queue: QueueTable | Unknown) -> tuple[Access, ...] | Unknown:
         if isinstance(queue, Unknown):
