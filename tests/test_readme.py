@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -264,6 +265,46 @@ def archive_third(database: Database) -> None:
     queues.fill(database, 1, id="3", status="'done'", finished_at="NOW(6)")
     database.execute("INSERT INTO jobs_archive SELECT * FROM jobs WHERE id = 3")
     database.execute("DELETE FROM jobs WHERE id = 3")
+
+
+@pytest.mark.parametrize(
+    ("heading", "states"),
+    [
+        ("Looking at jobs", {"failed": 3, "running": 2}),
+        ("Putting jobs back", {"scheduled": 3, "pending": 1, "running": 1}),
+        ("A dead worker, a hopeless job, and who did what", {"failed": 3, "pending": 2}),
+    ],
+)
+def test_the_examples_do_what_they_say(
+    database: Database, monkeypatch: pytest.MonkeyPatch, heading: str, states: dict[str, int]
+) -> None:
+    """The command lines of a section run as they are shown, and leave the jobs as its text says."""
+    queues.init(database)
+    queues.fill(
+        database,
+        3,
+        id="48122 + n",
+        status="'failed'",
+        last_error="'connection refused by a host'",
+        finished_at="NOW(6) - INTERVAL 2 HOUR",
+    )
+    queues.fill(
+        database,
+        2,
+        status="'running'",
+        attempts="1",
+        claimed_by="'mail-7'",
+        lease_until="NOW(6) + INTERVAL IF(n = 1, -60, 60) MINUTE",
+    )
+    (block,) = blocks("sh", heading)
+    lines = [line.partition("  #")[0] for line in block.splitlines()]
+    monkeypatch.setenv("QOPS_URL", database.url)
+    for line in lines:
+        name, *words = shlex.split(line)
+        assert name == "qops"
+        assert run_here(*words).code in {0, 1}, line
+    assert len(lines) > 2
+    assert dict(database.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status")) == states
 
 
 def test_every_command_with_privileges_is_tried_with_exactly_these() -> None:
