@@ -92,17 +92,22 @@ class Lanes:
             errors.append(failed)
         errors += [error for other in others if (error := other.exception())]
         if errors:
-            raise _gravest(errors)
+            raise gravest(errors)
 
     def _alone(self, told: Callable[[T], None], what: T) -> None:
         with self.lock:
             told(what)
 
 
-def _gravest(errors: Sequence[BaseException]) -> BaseException:
+def gravest(errors: Sequence[BaseException]) -> BaseException:
     """Return the error to raise: one that is no trouble of the server before one that is; it tells of the others."""
     first, *others = sorted(errors, key=lambda error: isinstance(error, Unavailable | TryLater))
     if others:
-        first.args = ("; and beside it: ".join(dict.fromkeys(map(str, (first, *others)))),)
+        said: list[str] = []
+        for error in (first, *others):
+            # The same trouble is said once, but the fate of each batch by itself.
+            if str(error) not in said or (isinstance(error, QopsError) and error.in_commit):
+                said.append(str(error))
+        first.args = ("; and beside it: ".join(said),)
         first.__cause__ = first.__cause__ or others[0]
     return first

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qops.errors import Misconfigured, Unavailable
+from qops.lanes import gravest
 from tests.accounts import account
 from tests.conftest import Database, Ran, run_here, start_process, wait_until
 from tests.queues import fill, init
@@ -110,3 +112,12 @@ def test_a_limit_is_exact_with_two_connections(queue: Database, qops: Callable[.
     reached = "limit" if limit <= 60 else "done"
     assert (ran.code, ran.json["archived"], ran.json["stopped_by"]) == (0, min(limit, 60), reached), ran
     assert ran.json["batches"] == -(-min(limit, 60) // 10)
+
+
+def test_the_fate_of_each_batch_is_told() -> None:
+    """Two connections that are lost in the same way are said once, two batches whose fate is unknown twice."""
+    lost = [Unavailable("lost"), Unavailable("lost")]
+    assert str(gravest(lost)) == "lost"
+    unknown = [Unavailable("lost; 5 rows", in_commit=True), Unavailable("lost; 5 rows", in_commit=True)]
+    assert str(gravest(unknown)) == "lost; 5 rows; and beside it: lost; 5 rows"
+    assert isinstance(gravest([Unavailable("lost"), Misconfigured("a bug")]), Misconfigured)
