@@ -118,6 +118,8 @@ def test_the_fate_of_each_batch_is_told() -> None:
     """Two connections that are lost in the same way are said once, two batches whose fate is unknown twice."""
     lost = [Unavailable("lost"), Unavailable("lost")]
     assert str(gravest(lost)) == "lost"
-    unknown = [Unavailable("lost; 5 rows", in_commit=True), Unavailable("lost; 5 rows", in_commit=True)]
+    unknown = [Unavailable("lost; 5 rows"), Unavailable("lost; 5 rows")]
+    for error in unknown:
+        error.in_commit = True
     assert str(gravest(unknown)) == "lost; 5 rows; and beside it: lost; 5 rows"
     assert isinstance(gravest([Unavailable("lost"), Misconfigured("a bug")]), Misconfigured)
