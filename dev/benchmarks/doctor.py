@@ -46,6 +46,9 @@ def run(*, quick: bool) -> list[Table]:
             holder.cursor().execute(
                 "SELECT COUNT(*) FROM (SELECT id FROM jobs ORDER BY id LIMIT %s FOR UPDATE) x", [locks]
             )
+            held = control.number("SELECT COALESCE(MAX(trx_rows_locked), 0) FROM information_schema.innodb_trx")
+            if held < locks or control.number(f"SELECT COUNT(*) FROM of_{large}.jobs") != large:  # noqa: S608 - as above
+                raise RuntimeError(f"{held} rows are locked")
             found = interleave({name: partial(_examine, control, server, schema) for name, schema in queues.items()}, 3)
         notes = (
             setting(server),
