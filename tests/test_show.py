@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dev.server import private_server
 from tests.accounts import account
-from tests.conftest import Database, Ran, run_here
+from tests.conftest import Database, Ran, fresh_database, run_here
 from tests.queues import fill, init
 
 if TYPE_CHECKING:
@@ -107,6 +108,51 @@ def test_a_long_payload_is_cut(queue: Database, qops: Callable[..., Ran]) -> Non
     assert "1000009 bytes" in ran.err
     (line,) = [line for line in qops("show", "1").out.splitlines() if line.startswith("payload ")]
     assert 65_500 < line.count("y") <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "shown"),
+    [
+        ("JSON", b'{"a": [1, null, "\\u001b"]}', {"a": [1, None, "\x1b"]}),
+        ("JSON", b'"x"', "x"),
+        ("LONGTEXT", b'{"a": 1}', '{"a": 1}'),
+        ("LONGBLOB", "ü\0".encode(), "ü\0"),
+        ("LONGBLOB", b"a\xc3", "0x61C3"),
+        ("LONGBLOB", b"\xff\x00", "0xFF00"),
+        ("LONGBLOB", b"a" + "ü".encode() * 40_000, "a" + "ü" * 32_767),
+        ("LONGBLOB", b"\xff" * 70_000, "0x" + "FF" * 65_536),
+        ("LONGBLOB", b"", ""),
+        ("LONGBLOB", None, None),
+        ("INT", b"7", "7"),
+    ],
+)
+def test_payloads_of_every_kind(
+    queue: Database, qops: Callable[..., Ran], kind: str, payload: bytes | None, shown: object
+) -> None:
+    """A document is shown as one, a text as it is, bytes that are no text as hexadecimal, and nothing as null."""
+    queue.execute(f"ALTER TABLE jobs MODIFY payload {kind} NULL")
+    queue.execute(
+        "INSERT INTO jobs (payload) VALUES (CONVERT(%s USING utf8mb4))"
+        if kind == "JSON"
+        else "INSERT INTO jobs (payload) VALUES (%s)",
+        [payload],
+    )
+    job = show("1")
+    assert job["payload"] == shown
+    assert job["payload_bytes"] == (None if payload is None else len(payload))
+    assert qops("show", "1").code == 0
+
+
+def test_a_document_too_long_for_a_packet(qops: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document whose text the server does not give out is unknown, and stderr says why; the rest is shown."""
+    with private_server(options=["--max-allowed-packet=1M"]) as server, fresh_database(server) as database:
+        monkeypatch.setenv("QOPS_URL", database.url)
+        init(database)
+        document = "JSON_OBJECT('x', CONVERT(REPEAT(CHAR(1), 600000) USING utf8mb4))"  # its text is six times as long
+        fill(database, 1, payload=document)
+        ran = qops("show", "1", "--format", "json")
+    assert (ran.code, ran.json["id"], ran.json["payload"], ran.json["payload_bytes"]) == (0, 1, None, None)
+    assert "max_allowed_packet" in ran.err
 
 
 def test_nothing_reaches_the_terminal_raw(queue: Database, qops: Callable[..., Ran]) -> None:

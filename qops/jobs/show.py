@@ -95,22 +95,28 @@ class _Look:
         return holder
 
     def _payload(self, home: QueueTable, row: sa.RowMapping) -> Payload:
-        text, size = readable(row["payload"]), row["payload_bytes"]
-        if text is None:
+        shown, size = row["payload"], row["payload_bytes"]
+        if shown is None:
             return Payload()
-        whole = len(row["payload"]) < st.LONGEST_PAYLOAD or size <= st.LONGEST_PAYLOAD
+        is_json = home.facts[home.columns["payload"].name].data_type == "json"
+        if is_json and not shown:  # no document is empty, but the server makes its text so
+            self.events.warn("the payload's text is longer than max_allowed_packet, so it cannot be shown")
+            return Payload()
+        whole = len(shown) < st.LONGEST_PAYLOAD or size <= st.LONGEST_PAYLOAD
+        text = readable(shown, whole=whole)
         if not whole:
             self.events.warn(f"the payload has {size} bytes; only its beginning is shown")
-        if whole and home.facts[home.columns["payload"].name].data_type == "json":
-            return Payload(text, json.loads(text), size)
-        return Payload(text, text, size)
+        return Payload(text, json.loads(text) if whole and is_json else text, size)
 
 
-def readable(payload: object) -> str | None:
-    """Return a payload's beginning as text; bytes that are no UTF-8 as MySQL writes them: 0x and hexadecimal."""
+def readable(payload: str | bytes, *, whole: bool) -> str:
+    """Return a payload as text; bytes that are no UTF-8 as MySQL writes them: 0x and hexadecimal.
+
+    One that is not `whole` may end in the middle of a character, which is left out.
+    """
     if not isinstance(payload, bytes):
-        return None if payload is None else str(payload)
-    try:  # what was cut off in the middle of a character may be missing
-        return codecs.getincrementaldecoder("utf-8")().decode(payload)
+        return str(payload)
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(payload, final=whole)
     except UnicodeDecodeError:
         return f"0x{payload.hex().upper()}"
