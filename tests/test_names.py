@@ -144,3 +144,23 @@ def fill(database: Database, table: str) -> None:
     )
     for state, worker in states * 3:
         database.execute(insert, (state, worker, worker, state))
+
+
+@pytest.mark.parametrize("index", ["%", "100%", "%s", "50%%", ":x", "a  b"])
+def test_an_index_may_have_an_odd_name(odd_database: Database, tmp_path: Path, index: str) -> None:
+    """What goes along an index by its name sends that name as it is, and doctor prints it so."""
+    odd_database.execute(
+        f"CREATE TABLE jobs (id BIGINT PRIMARY KEY, status VARCHAR(9) NOT NULL, KEY {backticked(index)} (status, id))"
+    )
+    odd_database.execute("INSERT INTO jobs VALUES (1, 'done'), (2, '5  %')")
+    config = '[queues.odd]\ntable = "jobs"\norder = ["id"]\n[queues.odd.states]\npending = "pending"\ndone = "done"\n'
+    options = ("--url", odd_url(odd_database), "--config", str(write_config(tmp_path, config)))
+    assert run("init", *options).code == 0
+    checks = {one["id"]: one for one in run("doctor", *options, "--fail-on", "never").json["checks"]}
+    assert checks["claim-plan"]["status"] == "pass"
+    assert f"key {index}," in checks["claim-plan"]["observed"]
+    assert checks["unknown-states"]["observed"] == "'5  %': 1 (id 2)"
+    assert "`status` = '5  %' LIMIT" in checks["unknown-states"]["remedy"]
+    assert run("health", *options).code in {0, 1}
+    assert run("archive", *options).code == 0
+    assert odd_database.value("SELECT COUNT(*) FROM jobs_archive") == 1

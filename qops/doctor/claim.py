@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy.dialects import mysql
-
-from qops.columns import TIMES, quoted
+from qops.columns import TIMES
 from qops.doctor.facts import Clock, PlanFacts
+from qops.doctor.printed import as_typed
 from qops.explain import explain
 from qops.statements.worker import select_claim
 
@@ -17,16 +16,13 @@ if TYPE_CHECKING:
     from qops.queue import QueueTable
 
 COMPARED = ("available_at", "lease_until", "finished_at")
-_DIALECT = mysql.dialect(paramstyle="named")
 
 
 def read_plan(connection: sa.Connection, queue: QueueTable) -> PlanFacts:
     """Return how the server would find the jobs of the queue's own claim. Raises the driver's errors."""
     claim = select_claim(queue).params(limit=1)
     line = explain(connection, claim)[0]
-    options: Any = {"schema_translate_map": {None: quoted(queue.schema)}, "render_schema_translate": True}
-    text = str(claim.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}, **options))
-    return PlanFacts(line.access, line.key, line.extra, " ".join(text.split()))
+    return PlanFacts(line.access, line.key, line.extra, as_typed(claim, queue))
 
 
 def read_clock(queue: QueueTable) -> Clock:

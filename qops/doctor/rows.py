@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.dialects import mysql
 
 from qops.archive.options import choose
-from qops.columns import quoted
 from qops.db import DENIED, NO_SUCH_TABLE, errno, prose, quote_name, statement
 from qops.doctor.facts import Unknown
 from qops.doctor.model import advice
+from qops.doctor.printed import as_typed
 from qops.doctor.row_facts import Attempts, Delayed, Finished, Increment, Overdue, RowFacts, Sample
 from qops.errors import Misconfigured
 from qops.ledger import LedgerMissing, active_brake
@@ -290,8 +289,5 @@ class _Reader:
 
     def _text(self, update: sa.Update) -> str:
         """Return a bounded statement as it can be typed, with the isolation level that keeps it from locking gaps."""
-        options: Any = {"schema_translate_map": {None: quoted(self.queue.schema)}, "render_schema_translate": True}
-        dialect = mysql.dialect(paramstyle="named")
         bounded = update.with_dialect_options(mysql_limit=BOUND)
-        text = str(bounded.compile(dialect=dialect, compile_kwargs={"literal_binds": True}, **options))
-        return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{' '.join(text.split())};"
+        return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{as_typed(bounded, self.queue)};"

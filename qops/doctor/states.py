@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
-from qops.columns import quoted
+from qops.doctor.printed import as_typed
 from qops.doctor.row_facts import Sample
 from qops.doctor.type_facts import Stray, StrayFacts
 from qops.errors import Misconfigured
@@ -33,8 +32,9 @@ def read_strays(connection: sa.Connection, queue: QueueTable) -> StrayFacts:
     if fact.labels:
         looked, more = len(fact.labels), False
         known = {str(value).lower() for values in queue.states.values() for value in values}
-        # What an INSERT outside of strict mode could not place is an empty text.
-        candidates: list[Any] = [*(label for label in fact.labels if label.lower() not in known), ""]
+        # What an INSERT outside of strict mode could not place is an empty text, which may be a label as well.
+        labels = (label for label in fact.labels if label.lower() not in known)
+        candidates: list[Any] = list(dict.fromkeys([*labels, ""]))
     else:
         steps = list(_steps(connection, queue, index))
         looked, more = len(steps), len(steps) == VALUES
@@ -64,7 +64,7 @@ def _stray(connection: sa.Connection, queue: QueueTable, index: str, value: Any)
     if not found:
         return None
     ids = connection.execute(name_hits(rows, NAMED)).scalars().all()
-    shown = str(sa.literal(value).compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+    shown = as_typed(sa.literal(value), queue)
     return Stray(shown, Sample(found, found, found == BOUND, tuple(map(str, ids))), _update(queue, value))
 
 
@@ -77,9 +77,4 @@ def _update(queue: QueueTable, value: Any) -> str:  # noqa: ANN401 - as the stat
         if queue.facts[finished.name].data_type == "timestamp" or queue.settings.clock:
             values["finished_at"] = sa.func.coalesce(finished, queue.now("finished_at"))
     change = set_roles(queue, status == value, values).with_dialect_options(mysql_limit=BOUND)
-    options: Any = {"schema_translate_map": {None: quoted(queue.schema)}, "render_schema_translate": True}
-    text = str(change.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}, **options))
-    return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{text.replace(chr(10), ' ')};"
-
-
-_DIALECT = mysql.dialect(paramstyle="named")
+    return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{as_typed(change, queue)};"

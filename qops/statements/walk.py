@@ -188,5 +188,5 @@ def count_selected(queue: QueueTable, walk: Walk, bound: int) -> sa.Select[Any]:
 
 
 def force_index(query: sa.Select[Any], queue: QueueTable, index: str) -> sa.Select[Any]:
-    """Have `query` go along `index`."""
-    return query.with_hint(queue.table, f"FORCE INDEX ({quote_name(index).replace('%', '%%')})", "mysql")
+    """Have `query` go along `index`; a percent sign is halved twice, by SQLAlchemy in hints and by the driver."""
+    return query.with_hint(queue.table, f"FORCE INDEX ({quote_name(index).replace('%', '%%%%')})", "mysql")
