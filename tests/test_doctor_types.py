@@ -12,6 +12,7 @@ from dev.server import private_server
 from qops.doctor.checks_types import DAY
 from qops.doctor.facts import Facts, TableFacts, Unknown
 from qops.doctor.row_facts import Attempts, Overdue, Sample
+from qops.doctor.states import read_strays
 from qops.doctor.type_facts import (
     AttemptRoom,
     Doubtful,
@@ -453,3 +454,30 @@ def test_the_queue_is_named_in_one_place(naming: str) -> None:
         f"qops resume{naming}\nqops requeue --expired{naming}\n-- what qops leaves: qops requeue --expired{naming}"
     )
     assert result(facts, "attempts-counted").remedy.endswith(f"qops requeue --expired{naming}")
+
+
+def test_an_empty_label_is_named_once(own_server: Any, tmp_path: Path) -> None:
+    """An ENUM that has the empty text among its labels does not have those rows twice in the finding."""
+    with fresh_database(own_server) as database:
+        database.execute(GUIDE.replace("'failed')", "'failed','')"))
+        database.execute("INSERT INTO jobs (status, payload) VALUES ('', '{}')")
+        document = examine(database, "--config", str(write_config(tmp_path, GUIDE_TOML)))
+        assert of(document, "unknown-states")["observed"] == "'': 1 (id 1)"
+
+
+def test_an_index_dropped_meanwhile_costs_one_check(own_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that is gone when doctor comes to read along it makes that unknown, and the rest is still told."""
+    with fresh_database(own_server) as database:
+        init(database)
+
+        def drop_first(connection: Any, queue: Any) -> Any:
+            for index in queue.indexes:
+                if index.name != "PRIMARY":
+                    database.execute(f"DROP INDEX {index.name} ON jobs")
+            return read_strays(connection, queue)
+
+        monkeypatch.setattr("qops.doctor.collect.read_strays", drop_first)
+        document = examine(database)
+        assert of(document, "unknown-states")["status"] == "unknown"
+        assert "doesn't exist" in of(document, "unknown-states")["observed"]
+        assert of(document, "claim-index")["status"] == "pass"

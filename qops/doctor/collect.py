@@ -14,6 +14,7 @@ from qops.db import (
     DENIED,
     INTERRUPTED,
     LOCK_TIMEOUT,
+    NO_SUCH_INDEX,
     NO_SUCH_OBJECT,
     READ_ONLY,
     UNREADABLE,
@@ -191,7 +192,7 @@ class _Collector:
                     METADATA_LOCKS,
                 )
                 return self.blocked
-            if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {UNKNOWN_TABLE, UNREADABLE}:
+            if code in INTERRUPTED | NO_SUCH_OBJECT | READ_ONLY | {NO_SUCH_INDEX, UNKNOWN_TABLE, UNREADABLE}:
                 return Unknown(prose(error))
             raise
 
