@@ -286,6 +286,19 @@ def test_what_is_not_summed_up_is_unknown(own: Database, off: str, ids: set[str]
         own.execute(f"UPDATE performance_schema.{off.replace('NO', 'YES', 1)}")
 
 
+@pytest.mark.parametrize("option", ["max-digest-length", "performance-schema-max-digest-length"])
+def test_digests_without_a_text_acquit_nobody(option: str) -> None:
+    """Where the server keeps nothing of a statement's text, a convoy is not seen, so nothing passes."""
+    with private_server(options=[COMMITTED, f"--{option}=0"]) as server, fresh_database(server) as database:
+        init(database)
+        with worker(database) as cursor:
+            claim(cursor, CONVOY, 30)
+        document = examine(database)
+        for id_ in ("skip-locked", "sorted-claims", "rows-examined", "lease-length"):
+            assert of(document, id_)["status"] == "unknown"
+            assert f"-- in the server's option file: {option.replace('-', '_')} = 1024" in of(document, id_)["remedy"]
+
+
 def test_a_summary_that_is_full_acquits_nobody() -> None:
     """Where the server had no room for further statements nothing passes; with new sums it does."""
     options = [COMMITTED, "--performance-schema-digests-size=200"]
@@ -395,6 +408,8 @@ HELD = "WHERE `id` = ? AND STATUS = ? AND `owner` = ? AND `lease` >= NOW (?)"
         (f"UPDATE `jobs` SET STATUS = ? {HELD} AND `attempts` + ? < COALESCE ( `max` , ? )", Understood()),
         ("UPDATE `jobs` SET STATUS = ? WHERE `id` = ? AND STATUS = ?", Understood()),
         ("UPDATE `jobs` SET STATUS = ? WHERE `id` = ? AND `owner` = ? AND `lease` < NOW ( )", Understood()),
+        ("UPDATE `jobs` SET `owner` = ? WHERE `id` = ? AND ( `owner` IS NULL OR `owner` = ? )", Understood()),
+        ("UPDATE `jobs` SET STATUS = ? WHERE `id` = ? AND ( `owner` IS NULL OR `owner` = ? )", Understood()),
         ("UPDATE `jobs` SET STATUS = ? WHERE STATUS = ? AND `lease` < NOW ( )", Understood(claims=True)),
         ("UPDATE IGNORE `app` . `jobs` SET STATUS = ? WHERE `x` = ?", Understood()),
         ("UPDATE `orders` SET `jobs` = ? WHERE STATUS = ?", None),

@@ -197,13 +197,15 @@ def _change(tokens: Sequence[str], names: Names, *, cut: bool) -> Understood | N
 def _fenced(where: Sequence[str], names: Names) -> bool:
     """Tell whether a condition lets through one job while it is still in the hands of who claimed it.
 
-    Not one that asks for a lease that has passed, or for attempts that are left: that it is not met is no lost lease.
+    Not one that asks for a lease that has passed, for attempts that are left, or whether nobody has the job, as a claim
+    by id does: that it is not met is no lost lease.
     """
     one = _compared(where, names, "id", {"=", "<=>"})
     owned = _compared(where, names, "claimed_by", {"=", "<=>"})
     held = _compared(where, names, "lease_until", {">", ">="})
     passed = _compared(where, names, "lease_until", {"<", "<=", "IS"})
-    return one and (owned or held) and not passed and not _limited(where, names)
+    free = _compared(where, names, "claimed_by", {"IS"})
+    return one and (owned or held) and not passed and not free and not _limited(where, names)
 
 
 def _limited(where: Sequence[str], names: Names) -> bool:

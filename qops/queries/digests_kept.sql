@@ -14,6 +14,14 @@ SELECT 'off' AS trouble,
  WHERE enabled = 'NO'
    AND name IN ('statement/sql/select', 'statement/sql/update', 'statement/sql/delete')
 UNION ALL
+SELECT 'off' AS trouble,
+       CONCAT('-- in the server''s option file: ', variable_name, ' = ',
+         IF(variable_name = 'performance_schema_digests_size', '-1', '1024'), ', and a restart') AS remedy
+  FROM performance_schema.global_variables
+ WHERE variable_value = '0'
+   AND variable_name IN ('max_digest_length', 'performance_schema_max_digest_length',
+         'performance_schema_digests_size')
+UNION ALL
 SELECT 'full' AS trouble,
        'TRUNCATE TABLE performance_schema.events_statements_summary_by_digest;' AS remedy
   FROM performance_schema.events_statements_summary_by_digest
