@@ -50,6 +50,9 @@ REST_FACTOR = 0.05
 LANES, PROVEN = 4, 8
 """Batches at once: while one waits for its COMMIT to be durable, others have the server at work. A run begins with one
 and adds another each time that so many rounds went well: few jobs need no more, and an unwell server shows by then."""
+CAUTION = 4
+"""So many times as many rounds have to go well after batches that were repeated: rows that a trigger writes may be the
+same for all of them, and then they deadlock with each other as often as there are several."""
 
 
 def requeue(server: Server, settings: QueueSettings, options: Options, stop: Stop, events: Events) -> Result:
@@ -182,15 +185,15 @@ class _Run:
     def _along(self, rounds: Rounds, lanes: Lanes, finder: Finder) -> str | None:
         """Follow one walk to its end; return why the run stops, None to go on with the next walk."""
         key: Key = None
-        went_well = 0
+        went_well, proven = 0, PROVEN
         while True:
-            waited = rounds.waited.total
+            waited, retries = rounds.waited.total, rounds.retries
             if reason := rounds.hold():
                 return reason
             if rounds.waited.total > waited:
                 lanes.narrow()
                 went_well = 0
-            started, wide = monotonic(), lanes.widen(1 + went_well // PROVEN)
+            started, wide = monotonic(), lanes.widen(1 + went_well // proven)
             if wide == 1:
                 found, seen, ended = self._alone(rounds, finder, key)
             else:
@@ -201,6 +204,9 @@ class _Run:
             if reason := rounds.rest(monotonic() - started, seen // wide):
                 return reason
             went_well += 1
+            if wide > 1 and rounds.retries > retries:
+                lanes.narrow()
+                went_well, proven = 0, proven * CAUTION
 
     def _alone(self, rounds: Rounds, finder: Finder, key: Key) -> tuple[Found, int, bool]:
         """Read and put back one batch, in one transaction; return what was read, as the finder says it."""
