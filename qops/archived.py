@@ -6,6 +6,7 @@ What finds, locks and settles rows of the queue then does the same there.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -34,6 +35,14 @@ def view(connection: sa.Connection, queue: QueueTable, table: str) -> QueueTable
         facts=facts,
         indexes=describe_indexes(connection, queue.schema, table),
     )
+
+
+def moved_to(connection: sa.Connection, queue: QueueTable, id_: Any) -> str | None:  # noqa: ANN401 - as the id column
+    """Say where a job is that the queue does not have; None where its archive, as far as it is seen, has it neither."""
+    if queue.id.name not in queue.archive_facts:
+        return None
+    query = sa.select(sa.literal(1)).where(queue.archive.columns[queue.id.name] == id_)
+    return None if connection.execute(query).first() is None else f"it was moved to {queue.archive.name}"
 
 
 def load_archive(connection: sa.Connection, queue: QueueTable, command: str, *roles: str) -> QueueTable:

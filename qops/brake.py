@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from qops.queue_settings import QueueSettings
 
 
-__all__ = ["BrakeCheck", "Paused"]
-
-
 class BrakeCheck:
     """Raise Paused (75) while the brake is on; where the ledger is out of reach, warn once and go on."""
 

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from qops.archived import moved_to
 from qops.brake import BrakeCheck
 from qops.columns import require_whole
 from qops.counting import words
@@ -220,11 +221,8 @@ class _Discarding:
     def _judge(self, session: sa.Connection, id_: Any, row: sa.Row[Any] | None) -> Verdict:  # noqa: ANN401
         """Say what is to become of a job whose row was read or locked; None: there is none in the queue."""
         if row is None:
-            archived = self.queue.id.name in self.queue.archive_facts
-            if archived and session.execute(st.in_archive(self.queue, id_)).first() is not None:
-                why = f"it was moved to {self.queue.archive.name}"
-                return Verdict(id_, "archived", why, state="archived")
-            return Verdict(id_, "not_found")
+            why = moved_to(session, self.queue, id_)
+            return Verdict(id_, "archived", why, state="archived") if why else Verdict(id_, "not_found")
         state = self.queue.state_of(row.status)
         why_not = _why_not(state, row.expired)
         if why_not:

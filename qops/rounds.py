@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from qops.batches import Batches, Outcome
-from qops.brake import Paused
 from qops.clock import monotonic, sleep
 from qops.errors import Misconfigured, PrivilegeMissing
+from qops.ledger import Paused
 from qops.throttle import Throttled, Waits, highest_pressure, hold
 
 if TYPE_CHECKING:

@@ -30,6 +30,23 @@ class Recorded(Run):
     expires_at: datetime | None = None
     running: bool | None = False
 
+    def document(self) -> dict[str, Any]:
+        """Return its object in a JSON document, docs/json.md."""
+        return {
+            "id": self.id,
+            "command": self.command,
+            "queue": self.queue,
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+            "outcome": self.outcome,
+            "summary": self.summary,
+            "operator": self.operator,
+            "host": self.host,
+            "reason": self.reason,
+            "arguments": self.arguments,
+            "running": self.running,
+        }
+
     @property
     def state(self) -> str:
         """The outcome in a word, also of an entry that has none."""
@@ -76,13 +93,16 @@ def latest_runs(connection: sa.Connection, queue: str, limit: int) -> tuple[Reco
     return runs_by_id(connection, ids)
 
 
-def runs_of(connection: sa.Connection, queue: str, command: str, limit: int) -> tuple[Recorded, ...]:
-    """Return the latest `limit` entries of one command, the newest first. Raises as `latest_runs` does."""
-    return runs_by_id(connection, read(connection, _latest(queue, command, limit)).scalars().all())
+def runs_of(connection: sa.Connection, queue: str, commands: Iterable[str], limit: int) -> tuple[Recorded, ...]:
+    """Return the latest `limit` entries of each of `commands`, the newest first. Raises as `latest_runs` does."""
+    latest = sa.union_all(*(_latest(queue, command, limit) for command in commands)).subquery()
+    return runs_by_id(connection, read(connection, sa.select(latest.c.id)).scalars().all())
 
 
 def runs_by_id(connection: sa.Connection, ids: Collection[int]) -> tuple[Recorded, ...]:
     """Return these entries, the newest first. Raises as `latest_runs` does."""
+    if not ids:
+        return ()
     everything = sa.select(sa.text("*")).select_from(RUNS).where(RUNS.c.id.in_(ids)).order_by(RUNS.c.id.desc())
     rows = [{name.lower(): value for name, value in row.items()} for row in read(connection, everything).mappings()]
     present = _look(connection) if any(row.get("finished_at") is None for row in rows) else None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dev.server import private_server
-from qops.doctor.rows import BOUND, FINISHED_BOUND
+from qops.doctor.rows import FINISHED_BOUND
+from qops.doctor.sampling import BOUND
 from tests.accounts import account
 from tests.conftest import Database, Ran, fresh_database, run_process
 from tests.measure import Spent, spent_by

@@ -184,3 +184,12 @@ def test_an_account_without_the_table(queue: Database) -> None:
     with account(queue, "SELECT ON {db}.qops_runs") as limited:
         ran = run_here("show", "1", "--url", limited.url)
         assert (ran.code, "GRANT SELECT" in ran.err) == (77, True)
+
+
+def test_without_a_ledger_a_job_is_shown(queue: Database, qops: Callable[..., Ran]) -> None:
+    """A missing ledger is no obstacle: its entries are null, and stderr says what creates it."""
+    fill(queue, 1)
+    queue.execute("DROP TABLE qops_runs")
+    ran = qops("show", "1", "--format", "json")
+    assert (ran.code, ran.json["ledger"], ran.json["state"]) == (0, None, "pending")
+    assert "qops init" in ran.err

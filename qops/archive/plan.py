@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qops.archive.result import Options, Plan, Result, Standing
-from qops.brake import BrakeCheck, Paused
 from qops.columns import INTEGERS
 from qops.counting import Count, at_most, count_walks, least
 from qops.explain import explain
+from qops.ledger import Paused
 from qops.statements import archive as st
 from qops.statements.common import delete_ids
 from qops.statements.walk import Walk, count_selected, lock_rows, next_keys
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from qops.brake import BrakeCheck
     from qops.guard import Guard
     from qops.queue import QueueTable
     from qops.throttle import Throttle

@@ -32,24 +32,7 @@ def history(
         runs = latest_runs(connection, name, limit)
     if not runs:
         return Report({"runs": []}, (), (f"the ledger has no run of queue {name!r}",))
-    return Report({"runs": [_document(run) for run in runs]}, (Table(HEADINGS, tuple(map(_row, runs))),))
-
-
-def _document(run: Recorded) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "command": run.command,
-        "queue": run.queue,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
-        "outcome": run.outcome,
-        "summary": run.summary,
-        "operator": run.operator,
-        "host": run.host,
-        "reason": run.reason,
-        "arguments": run.arguments,
-        "running": run.running,
-    }
+    return Report({"runs": [run.document() for run in runs]}, (Table(HEADINGS, tuple(map(_row, runs))),))
 
 
 def _row(run: Recorded) -> tuple[Any, ...]:

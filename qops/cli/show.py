@@ -30,8 +30,6 @@ def show(
     tables = [Table(("job", "value"), tuple(shown.items()))] if found.table else []
     if found.ledger:
         names = ("id", "command", "started_at", "finished_at", "outcome", "operator", "reason", "summary")
-        rows = tuple(
-            tuple(json.dumps(run[name]) if name == "summary" else run[name] for name in names) for run in found.ledger
-        )
+        rows = tuple((*(getattr(run, name) for name in names[:-1]), json.dumps(run.summary)) for run in found.ledger)
         tables.append(Table(names, rows, "runs that named it"))
     return Report(document, tuple(tables), exit_code=found.exit_code)

@@ -61,7 +61,7 @@ def _triggers(connection: sa.Connection, queue: QueueTable, grant: Callable[[Nee
     names = {"schema": queue.schema, "table": queue.table.name, "archive": queue.archive.name}
     pair = connection.execute(statement("archive_pair"), names).all()
     found = read_triggers(pair)
-    unsure = list(unseen_triggers(connection, **names))
+    unsure = unseen_triggers(connection, **names)
     if all(row.name.lower() != queue.archive.name.lower() for row in pair) and why_hidden(
         connection, queue.archive.name
     ):

@@ -41,9 +41,10 @@ def read_maintenance(
         return None if moment is None else max(0.0, (now - moment).total_seconds())
 
     try:
+        latest = runs_of(connection, queue.name, COMMANDS, limits.failed_runs + len(UNTOLD))
         upkeep = []
         for command, words in COMMANDS.items():
-            runs = runs_of(connection, queue.name, command, limits.failed_runs + len(UNTOLD))
+            runs = [run for run in latest if run.command == command]
             newest = runs[0] if runs else None
             ended = [run for run in runs if run.finished_at is not None]
             left = newest if newest and newest.finished_at is None and not newest.running else None
@@ -52,9 +53,7 @@ def read_maintenance(
                     command=command,
                     words=words,
                     failed=_failed_in_a_row([run.outcome for run in ended]),
-                    last_error=next(
-                        (str((run.summary or {}).get("error") or "") for run in runs if run.finished_at), ""
-                    ),
+                    last_error=str((ended[0].summary or {}).get("error") or "") if ended else "",
                     left_open=left.id if left else None,
                     open_seconds=ago(left.started_at) if left else None,
                     is_gone=None if left is None or left.running is None else True,

@@ -13,12 +13,13 @@ from qops.doctor.facts import Unknown
 from qops.doctor.model import advice
 from qops.doctor.printed import as_typed
 from qops.doctor.row_facts import Attempts, Delayed, Finished, Increment, Overdue, RowFacts, Sample
+from qops.doctor.sampling import BOUND, sample
 from qops.errors import Misconfigured
 from qops.ledger import LedgerMissing, active_brake
 from qops.order import direction
 from qops.privileges import Need
 from qops.statements.common import set_roles
-from qops.statements.sample import count_hits, first_rows, name_hits
+from qops.statements.sample import count_hits, first_rows
 from qops.statements.walk import Past, Step, Walk, choose_walk, count_selected
 
 if TYPE_CHECKING:
@@ -30,11 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BOUND = 1_000
 """Rows of a state that are looked at: some 2 ms where they are in memory."""
 FINISHED_BOUND = 100_000
 """Finished jobs that are counted along an index: some 20 ms."""
-NAMED = 5
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _ARCHIVE = Need("SELECT", "archive", "see the archive's highest id")
 _SPENT = "the attempts are used up"
@@ -238,7 +237,7 @@ class _Reader:
         if not queue.has("lease_until"):
             return sa.true()
         lease = queue.columns["lease_until"]
-        if queue.facts[lease.name].data_type != "timestamp" and queue.settings.clock is None:
+        if not queue.tells_time("lease_until"):
             return sa.true()
         return sa.or_(lease.is_(None), lease >= queue.now("lease_until"))
 
@@ -269,17 +268,9 @@ class _Reader:
     def _sample(
         self, walks: Sequence[Walk], wanted: sa.ColumnElement[bool], order: Sequence[sa.ColumnElement[Any]] = ()
     ) -> Sample:
-        found, examined, bounded = 0, 0, False
-        ids: list[Any] = []
         for walk in walks:
             self._require_index(walk)
-            rows = first_rows(self.queue, walk, wanted, BOUND, order)
-            seen = self.connection.execute(count_hits(rows)).one()
-            found, examined = found + int(seen.found), examined + seen.examined
-            bounded = bounded or seen.examined == BOUND
-            if seen.found:
-                ids += self.connection.execute(name_hits(rows, NAMED)).scalars().all()
-        return Sample(found, examined, bounded, tuple(map(str, ids[:NAMED])))
+        return sample(self.connection, [first_rows(self.queue, walk, wanted, BOUND, order) for walk in walks])
 
     def _require_index(self, walk: Walk) -> None:
         """Refuse to read the whole table for the jobs of a state."""

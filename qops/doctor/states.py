@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.doctor.printed import as_typed
-from qops.doctor.row_facts import Sample
+from qops.doctor.sampling import BOUND, sample
 from qops.doctor.type_facts import Stray, StrayFacts
 from qops.errors import Misconfigured
 from qops.statements.common import set_roles
-from qops.statements.sample import count_hits, first_rows, name_hits
+from qops.statements.sample import first_rows
 from qops.statements.walk import Step, Walk, force_index
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from qops.queue import QueueTable
 
-BOUND, NAMED, VALUES = 1_000, 5, 50
+VALUES = 50
 
 
 def read_strays(connection: sa.Connection, queue: QueueTable) -> StrayFacts:
@@ -60,12 +60,8 @@ def _steps(connection: sa.Connection, queue: QueueTable, index: str) -> Iterator
 
 def _stray(connection: sa.Connection, queue: QueueTable, index: str, value: Any) -> Stray | None:  # noqa: ANN401
     rows = first_rows(queue, Walk(value, index, (Step(queue.id),)), sa.true(), BOUND)
-    found = int(connection.execute(count_hits(rows)).one().found)
-    if not found:
-        return None
-    ids = connection.execute(name_hits(rows, NAMED)).scalars().all()
-    shown = as_typed(sa.literal(value), queue)
-    return Stray(shown, Sample(found, found, found == BOUND, tuple(map(str, ids))), _update(queue, value))
+    jobs = sample(connection, [rows])
+    return Stray(as_typed(sa.literal(value), queue), jobs, _update(queue, value)) if jobs.found else None
 
 
 def _update(queue: QueueTable, value: Any) -> str:  # noqa: ANN401 - as the status column
@@ -74,7 +70,7 @@ def _update(queue: QueueTable, value: Any) -> str:  # noqa: ANN401 - as the stat
     values: dict[str, Any] = {"status": sa.literal(queue.value("failed" if queue.has_state("failed") else "done"))}
     if queue.has("finished_at"):
         finished = queue.columns["finished_at"]
-        if queue.facts[finished.name].data_type == "timestamp" or queue.settings.clock:
+        if queue.tells_time("finished_at"):
             values["finished_at"] = sa.func.coalesce(finished, queue.now("finished_at"))
     change = set_roles(queue, status == value, values).with_dialect_options(mysql_limit=BOUND)
     return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n{as_typed(change, queue)};"

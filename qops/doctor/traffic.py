@@ -7,16 +7,16 @@ that were written without quotes in capitals.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qops.db import statement
 from qops.doctor.facts import Unknown
 from qops.doctor.history import names_in_digests
-from qops.doctor.row_facts import Sample
+from qops.doctor.sampling import BOUND, sample
 from qops.doctor.traffic_facts import LockError, Sent, Traffic
-from qops.statements.sample import count_hits, first_rows, name_hits
+from qops.statements.sample import first_rows
 from qops.statements.walk import choose_walk
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from qops.doctor.row_facts import Sample
     from qops.queue import QueueTable
 
 TOKEN = re.compile(r"/\*.*?\*/|`(?:[^`]|``)*`|\(\.\.\.\)|\(\?\)|[^\s`]+")
-BOUND = 1000  # finished jobs, the last ones
-NAMED = 5
 NAME_BYTES = 68  # of the longest name, and so about what is free where the next word did not fit
 ENDS = frozenset({"GROUP", "HAVING", "WINDOW", "ORDER", "LIMIT", "FOR", "LOCK", "PROCEDURE", "UNION"})
 TABLES = frozenset({"JOIN", "STRAIGHT_JOIN", ","})
@@ -118,14 +117,8 @@ def read_late(connection: sa.Connection, queue: QueueTable) -> Sample | None:
     kinds = {queue.facts[column.name].data_type for column in (lease, finished)}
     if len(kinds) > 1 or any(walk.steps[0].column is not finished for walk in walks):
         return None  # their clocks may differ, or no index gives the last ones
-    found, examined, ids = 0, 0, list[str]()
-    for walk in walks:
-        rows = first_rows(queue, walk, finished > lease, BOUND, (finished.desc(),))
-        seen = connection.execute(count_hits(rows)).one()
-        found, examined = found + int(seen.found), examined + seen.examined
-        if seen.found:
-            ids += map(str, connection.execute(name_hits(rows, NAMED)).scalars())
-    return Sample(found, examined, ids=tuple(ids[:NAMED]))
+    looks = (first_rows(queue, walk, finished > lease, BOUND, (finished.desc(),)) for walk in walks)
+    return replace(sample(connection, looks), bounded=False)  # it is about the last ones, not about all
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from qops.doctor.row_facts import Sample
+from qops.doctor.sampling import BOUND, sample
 from qops.doctor.type_facts import AttemptRoom, Moments, TypeFacts, Width
 from qops.schema.facts import read_table
 from qops.schema.findings import Findings
 from qops.schema.tables import existing_column
-from qops.statements.sample import count_hits, first_rows, name_hits
+from qops.statements.sample import first_rows
 from qops.statements.walk import choose_walk, force_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from qops.columns import ColumnFact
+    from qops.doctor.row_facts import Sample
     from qops.queue import QueueTable
 
-BOUND, NAMED = 1_000, 5
 NEAR_THE_END = "2037-01-19 03:14:07"  # a year before a TIMESTAMP ends; sessions of qops are at +00:00
 ALMOST_SPENT = 0.9
 LEAST = {
@@ -90,17 +90,9 @@ def _ways(queue: QueueTable, role: str) -> Iterator[tuple[str, list[sa.ColumnEle
 def _late(
     connection: sa.Connection, queue: QueueTable, role: str, ways: Sequence[tuple[str, list[sa.ColumnElement[bool]]]]
 ) -> Sample:
-    found, bounded = 0, False
-    ids: list[Any] = []
-    for index, equal in ways:
-        query = sa.select(queue.id.label("id"), sa.literal(1).label("hit"))
-        query = query.where(*equal, queue.columns[role] >= sa.literal(NEAR_THE_END)).limit(BOUND)
-        rows = force_index(query, queue, index).subquery()
-        number = int(connection.execute(count_hits(rows)).one().found)
-        found, bounded = found + number, bounded or number == BOUND
-        if number:
-            ids += connection.execute(name_hits(rows, NAMED)).scalars().all()
-    return Sample(found, found, bounded, tuple(map(str, ids[:NAMED])))
+    late = sa.select(queue.id.label("id"), sa.literal(1).label("hit"))
+    late = late.where(queue.columns[role] >= sa.literal(NEAR_THE_END)).limit(BOUND)
+    return sample(connection, (force_index(late.where(*equal), queue, index).subquery() for index, equal in ways))
 
 
 def _attempts(connection: sa.Connection, queue: QueueTable) -> AttemptRoom | None:
@@ -124,18 +116,15 @@ def _beyond(connection: sa.Connection, queue: QueueTable, end: int) -> Sample:
     wanted: sa.ColumnElement[bool] = queue.columns["attempts"] >= int(end * ALMOST_SPENT)
     if queue.has("max_attempts"):
         wanted = sa.or_(wanted, queue.columns["max_attempts"] > end)
-    found, examined, bounded = 0, 0, False
-    ids: list[Any] = []
-    for value in (v for state in ("pending", "running") if queue.has_state(state) for v in queue.states[state]):
-        walk = choose_walk(queue, value)
-        if not any(i.name == walk.index and i.begins_with(queue.columns["status"].name) for i in queue.indexes):
-            continue  # another check tells that there is no such index
-        rows = first_rows(queue, walk, wanted, BOUND)
-        seen = connection.execute(count_hits(rows)).one()
-        found, examined, bounded = found + int(seen.found), examined + seen.examined, bounded or seen.examined == BOUND
-        if seen.found:
-            ids += connection.execute(name_hits(rows, NAMED)).scalars().all()
-    return Sample(found, examined, bounded, tuple(map(str, ids[:NAMED])))
+    status = queue.columns["status"].name
+    live = (v for state in ("pending", "running") if queue.has_state(state) for v in queue.states[state])
+    # Where no index begins with the status, which another check tells, nothing is looked at.
+    walks = [
+        walk
+        for walk in (choose_walk(queue, value) for value in live)
+        if any(index.name == walk.index and index.begins_with(status) for index in queue.indexes)
+    ]
+    return sample(connection, (first_rows(queue, walk, wanted, BOUND) for walk in walks))
 
 
 def _widths(connection: sa.Connection, queue: QueueTable) -> Iterator[Width]:

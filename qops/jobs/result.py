@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qops.counting import Count
     from qops.fold import Group
     from qops.queue import QueueTable
+    from qops.runs import Recorded
 
 KEYS = (
     "id",
@@ -96,7 +97,7 @@ class Found:
     remaining: float | None = None
     held_by: int | None = None
     seen: bool = True
-    ledger: list[dict[str, Any]] | None = None
+    ledger: tuple[Recorded, ...] | None = None
 
     @property
     def exit_code(self) -> int:
@@ -112,7 +113,7 @@ class Found:
             "payload": self.payload.value,
             "payload_bytes": self.payload.bytes,
             "held_by": self.held_by,
-            "ledger": self.ledger,
+            "ledger": None if self.ledger is None else [run.document() for run in self.ledger],
         }
 
 

@@ -16,6 +16,7 @@ from qops.ids import parse_id
 from qops.jobs.entries import entries
 from qops.jobs.listing import warn_of_times
 from qops.jobs.result import KEYS, Found, Payload, job_of
+from qops.ledger import LedgerMissing
 from qops.queue import QueueTable, load
 from qops.statements import jobs as st
 
@@ -80,13 +81,14 @@ class _Look:
         """Return what was read; None, and why on stderr, where it is missing or this account may not."""
         try:
             return read()
+        except LedgerMissing as error:
+            why: object = error
         except exc.DBAPIError as error:
             if errno(error) not in DENIED | NO_SUCH_OBJECT:
                 raise
-            self.events.warn(
-                f"the {what} is out of reach, so what it knows of the job is not shown: {self.server.translate(error)}"
-            )
-            return None
+            why = self.server.translate(error)
+        self.events.warn(f"the {what} is out of reach, so what it knows of the job is not shown: {why}")
+        return None
 
     def _holder(self) -> Holder:
         holder = holder_of(self.server, self.queue, self.id)

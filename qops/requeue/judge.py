@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from qops.archived import moved_to
 from qops.errors import Misconfigured
 from qops.fit import fit
 from qops.isolate import each_or_all
@@ -51,9 +52,9 @@ class Judge:
     ) -> tuple[str, Ineligible | None]:
         """Return what is to become of a named job, whose row was read or locked, and why not if it stays."""
         if row is None:
-            if not self._is_archived(connection, id_):
+            reason = moved_to(connection, self.queue, id_)
+            if reason is None:
                 return "not_found", None
-            reason = f"it was moved to {self.queue.archive.name}"
             return "archived", {"id": id_, "state": "archived", "reason": reason}
         state = self.queue.state_of(row.status)
         if not self.is_eligible(row):
@@ -69,11 +70,6 @@ class Judge:
     def is_spent(self, row: sa.Row[Any]) -> bool:
         """Whether a job's attempts are used up."""
         return self._used_up(row, self._tries(self.queue.state_of(row.status)))
-
-    def _is_archived(self, connection: sa.Connection, id_: Any) -> bool:  # noqa: ANN401 - as the id column
-        if self.queue.id.name not in self.queue.archive_facts:
-            return False
-        return connection.execute(st.in_archive(self.queue, id_)).first() is not None
 
     def _tries(self, state: str | None) -> int:
         """Return the attempts that putting a job back counts: the try whose lease expired, or none."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from qops.statements.common import by_ids, by_primary_key, primary_hint, set_roles
+from qops.statements.filters import owned_by
 from qops.statements.walk import next_keys
 
 if TYPE_CHECKING:
@@ -23,35 +24,29 @@ def leased(queue: QueueTable) -> sa.ColumnElement[bool]:
     return sa.and_(queue.in_state("running"), queue.columns["lease_until"] >= queue.now("lease_until"))
 
 
-def owned(queue: QueueTable, worker: str) -> sa.ColumnElement[bool]:
-    """Return the predicate "claimed by `worker`", byte by byte: another name that a collation calls equal is not it."""
-    owner = sa.func.convert(queue.columns["claimed_by"].op("USING")(sa.text("utf8mb4")))
-    return sa.cast(owner, sa.LargeBinary) == sa.cast(sa.literal(worker), sa.LargeBinary)
-
-
 def next_leased(queue: QueueTable, walk: Walk, after: Sequence[Any] | None, limit: int, worker: str) -> sa.Select[Any]:
     """Read the keys of the next `limit` leased jobs after the key `after`, whoever holds them, without locks.
 
     After the key: whether it is `worker`'s, the seconds since it was created, the seconds left of its lease.
     """
     age: sa.ColumnElement[Any] = sa.null()
-    if queue.has("created_at") and (queue.settings.clock or _is_absolute(queue, "created_at")):
+    if queue.has("created_at") and queue.tells_time("created_at"):
         age = _seconds(queue.columns["created_at"], queue.now("created_at"))
     left = _seconds(queue.now("lease_until"), queue.columns["lease_until"])
     keys = next_keys(queue, walk, after, limit).where(leased(queue))
-    return keys.add_columns(owned(queue, worker).label("own"), age.label("age"), left.label("left"))
+    return keys.add_columns(owned_by(queue, worker).label("own"), age.label("age"), left.label("left"))
 
 
 def lock_owned(queue: QueueTable, ids: Sequence[Any], worker: str) -> sa.Select[Any]:
     """Lock those of `ids` that `worker` still holds and nobody has locked."""
-    query = sa.select(queue.id).where(by_ids(queue, ids), leased(queue), owned(queue, worker))
+    query = sa.select(queue.id).where(by_ids(queue, ids), leased(queue), owned_by(queue, worker))
     return by_primary_key(query, queue).with_for_update(skip_locked=True)
 
 
 def count_owned(queue: QueueTable, ids: Sequence[Any], worker: str) -> sa.Select[Any]:
     """Count those of `ids` that `worker` still holds, whoever has them locked."""
     query = sa.select(sa.func.count()).select_from(queue.table)
-    return by_primary_key(query.where(by_ids(queue, ids), leased(queue), owned(queue, worker)), queue)
+    return by_primary_key(query.where(by_ids(queue, ids), leased(queue), owned_by(queue, worker)), queue)
 
 
 def end_leases(queue: QueueTable, ids: Sequence[Any]) -> sa.Update:
@@ -64,7 +59,3 @@ def end_leases(queue: QueueTable, ids: Sequence[Any]) -> sa.Update:
 
 def _seconds(start: sa.ColumnElement[Any], end: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     return sa.func.timestampdiff(sa.text("MICROSECOND"), start, end) / sa.literal_column(str(SECOND))
-
-
-def _is_absolute(queue: QueueTable, role: str) -> bool:
-    return queue.facts[queue.columns[role].name].data_type == "timestamp"

@@ -118,10 +118,5 @@ def promote(queue: QueueTable, ids: Sequence[Any]) -> sa.Update:
     return _hinted(queue, set_roles(queue, by_ids(queue, ids), {"status": queue.value("pending")}))
 
 
-def in_archive(queue: QueueTable, id_: Any) -> sa.Select[Any]:  # noqa: ANN401 - whatever the id column holds
-    """Look whether the archive holds a job."""
-    return sa.select(sa.literal(1)).where(queue.archive.columns[queue.id.name] == id_)
-
-
 def _hinted(queue: QueueTable, update: sa.Update) -> sa.Update:
     return update.prefix_with(*primary_hint(queue))
