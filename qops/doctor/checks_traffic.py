@@ -28,6 +28,11 @@ LONGER = (
     "in the server's option file: max_digest_length = 4096 and performance_schema_max_digest_length = 4096, "
     "and a restart"
 )
+SUMS = (
+    "they begin with FIRST_SEEN, and count where it was sent within the last hour from a session whose default "
+    "schema is "
+    "the queue's; needs SELECT on performance_schema"
+)
 AGAIN = (
     "this stays until the old statement has not been sent for an hour; if its text stays the same, let the server's "
     f"sums of statements begin anew: {SUMMARY}"
@@ -212,8 +217,9 @@ CHECKS = (
         skip_locked,
         TABLE,
         how=(
-            "The server's sums by statement of the last hour (events_statements_summary_by_digest) that lock "
-            "jobs by their state; needs SELECT on performance_schema."
+            f"The server's sums (events_statements_summary_by_digest) of statements that lock jobs by their state: "
+            f"{SUMS}; "
+            f"from {LEAST} executions on."
         ),
         cure="The worker's claim with SKIP LOCKED.",
     ),
@@ -226,8 +232,8 @@ CHECKS = (
         sorted_claims,
         TABLE,
         how=(
-            "The sorts in the server's sums of the claims that were sent within the last hour; needs SELECT on "
-            "performance_schema."
+            f"The sorts in the server's sums of claims: {SUMS}; from {LEAST} sorts on, and {SORTED:.0%} of the "
+            "executions."
         ),
         cure="The worker's claim with the index named: FORCE INDEX.",
     ),
@@ -240,8 +246,9 @@ CHECKS = (
         rows_examined,
         TABLE,
         how=(
-            "Rows examined for each row that was sent or changed, in the server's sums by statement of the last "
-            "hour; needs SELECT on performance_schema."
+            f"The rows examined in the server's sums by statement: {SUMS}; from {LEAST} executions on, and "
+            f"{WALKED} rows "
+            "for each that was sent or changed."
         ),
         cure="The index that the statement lacks, or the statement in a form that an index serves.",
     ),
@@ -255,8 +262,9 @@ CHECKS = (
         TABLE,
         how=(
             "The last 1,000 finished jobs along an index, whose lease and finish time are compared where both "
-            "stay, and changes by owner that met no row, in the server's sums; needs SELECT on the table and on "
-            "performance_schema."
+            f"stay, and changes by owner that met no row, in the server's sums: {SUMS}; from {LEAST} on, and "
+            f"{LOST:.0%} "
+            "of them. Needs SELECT on the table."
         ),
         cure="A longer lease, or heartbeats while the work lasts.",
     ),
@@ -269,7 +277,8 @@ CHECKS = (
         lock_errors,
         how=(
             "The server's counts of the errors 1205 and 1213 (events_errors_summary_global_by_error), with the "
-            "accounts that met them; needs SELECT on performance_schema."
+            f"accounts that met them, averaged since the first one; from {LEAST} an hour on, where the last is of this "
+            "hour; needs SELECT on performance_schema."
         ),
         cure="READ COMMITTED and SKIP LOCKED in whoever meets them, and smaller transactions.",
     ),

@@ -15,6 +15,11 @@ TABLE = ("storage-engine",)
 END = "2038-01-19 03:14:07 UTC"
 WARN_DAYS = 730  # before the end: the table has to be rebuilt by then, and its workers changed
 DAY = 86_400  # what was not read for less than a day may be a nightly report's
+NAMED_INDEX = (
+    "first see that no worker names such an index, in FORCE INDEX or USE INDEX: a statement that does then fails "
+    "(1176), "
+    "also while it is INVISIBLE"
+)
 REBUILDS = "each statement rewrites its table and blocks its writers"
 
 
@@ -98,9 +103,11 @@ def redundant_indexes(facts: Facts) -> Outcome:
         days = found.uptime_seconds // DAY
         parts = [f"{one.index}: {one.why}" for one in found.spare]
         parts += [f"{one.index}: not read since the server started {days} days ago" for one in unused]
-        lines = [one.drop for one in found.spare]
+        lines = [advice(NAMED_INDEX), *(one.drop for one in found.spare)]
         if unused:
-            said = "first, if in doubt: ALTER TABLE … ALTER INDEX … INVISIBLE, and see whether anything gets slow"
+            said = (
+                "what nothing read may be needed once a month; INVISIBLE for a while shows what gets slow without it:"
+            )
             lines += [advice(said), *(one.drop for one in unused)]
         return Outcome("warning", "; ".join(parts), expected, "\n".join(lines))
     if isinstance(found.doubtful, Unknown):
@@ -179,7 +186,7 @@ CHECKS = (
             "The indexes in information_schema, their foreign keys, and how often each was read in "
             "performance_schema.table_io_waits_summary_by_index_usage; needs SELECT on performance_schema."
         ),
-        cure="An index is made invisible first, and dropped when nothing misses it.",
+        cure="DROP INDEX, once no worker names the index: FORCE INDEX of one that is gone or invisible fails (1176).",
     ),
     Check(
         "unknown-states",

@@ -86,6 +86,8 @@ class _Judge:
         on_status = index.columns[:1] == (self.status,)
         if index.unique or index.columns[0] in self.held or (on_status and not self.claimed):
             return False
+        if index.name == self.queue.claim_index:  # claims of qops, and those that it advises, name it
+            return False
         if index.columns == (self.status,) and index.visible:
             return False
         names = {one.name for one in self.kept} - {index.name}
