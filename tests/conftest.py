@@ -130,6 +130,13 @@ def main_server() -> throwaway.Server:
     return throwaway.start()
 
 
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[throwaway.Server]:
+    """Return a module's own server, whose sessions are at READ COMMITTED: its settings may be changed."""
+    with throwaway.private_server(options=["--transaction-isolation=READ-COMMITTED"]) as server:
+        yield server
+
+
 @pytest.fixture
 def database(main_server: throwaway.Server) -> Iterator[Database]:
     with fresh_database(main_server) as database:

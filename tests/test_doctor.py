@@ -14,7 +14,6 @@ from urllib.parse import quote
 import MySQLdb
 import pytest
 
-from dev.server import private_server
 from qops.children import Children
 from qops.doctor.audit import BY_ID, CHECKS, Audit, audit
 from qops.doctor.facts import (
@@ -79,13 +78,6 @@ def dependents(id_: str) -> set[str]:
 
 
 TABLE_CHECKS = dependents("storage-engine")
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """Give a server whose sessions are at READ COMMITTED, for tests that change its settings."""
-    with private_server(options=["--transaction-isolation=READ-COMMITTED"]) as server:
-        yield server
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dev.server import private_server
 from qops.doctor.facts import Unknown
 from qops.doctor.row_facts import Maintenance, Upkeep
 from tests.accounts import account
@@ -27,13 +26,6 @@ INSERT INTO qops_runs (command, queue, arguments, started_at, finished_at, outco
 VALUES (%s, 'jobs', '{}', NOW(6) - INTERVAL %s SECOND, IF(%s IS NULL, NULL, NOW(6)), %s, %s, 'another@%% (x)', 'h',
         4294967295)
 """
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """Give a server whose sessions are at READ COMMITTED."""
-    with private_server(options=["--transaction-isolation=READ-COMMITTED"]) as server:
-        yield server
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 import pytest
 
-from dev.server import private_server
 from qops.children import Child, Children
 from qops.db import quote_name
 from qops.doctor.facts import Unknown
@@ -55,13 +54,6 @@ ROLES = (
     "finished_at",
 )
 CHILD = "CREATE TABLE child (id INT PRIMARY KEY, job BIGINT UNSIGNED, CONSTRAINT of_job FOREIGN KEY (job) REFERENCES "
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """Give a server whose sessions are at READ COMMITTED."""
-    with private_server(options=["--transaction-isolation=READ-COMMITTED"]) as server:
-        yield server
 
 
 @pytest.fixture

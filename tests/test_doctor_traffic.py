@@ -39,13 +39,6 @@ SORTING = UNAIDED.replace("priority DESC, id", "priority, id")
 MEASURED = "TRUNCATE TABLE performance_schema.events_statements_summary_by_digest"
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """Give a server whose sessions are at READ COMMITTED, for tests that change its settings."""
-    with private_server(options=[COMMITTED]) as server:
-        yield server
-
-
 @pytest.fixture
 def own(own_server: Any) -> Iterator[Database]:
     with fresh_database(own_server) as database:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dev.server import private_server
 from qops.doctor.checks_types import DAY
 from qops.doctor.facts import Facts, TableFacts, Unknown
 from qops.doctor.row_facts import Attempts, Overdue, Sample
@@ -41,13 +40,6 @@ CAUTION = (
 )
 MINE = ("time-range", "attempts-type", "text-width", "redundant-indexes", "unknown-states")
 STATES = "'pending','running','done','failed','scheduled'"
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """Give a server whose sessions are at READ COMMITTED."""
-    with private_server(options=["--transaction-isolation=READ-COMMITTED"]) as server:
-        yield server
 
 
 @pytest.fixture
