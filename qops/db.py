@@ -168,6 +168,11 @@ _MEANINGS: tuple[tuple[frozenset[int], type[QopsError], str], ...] = (
             "(Debian: libmariadb3 ships caching_sha2_password) or use an account it can serve"
         ),
     ),
+    (
+        frozenset({1226}),
+        Unavailable,
+        "{}: {}; the account is at a limit of its own: try again later, or have it raised (ALTER USER … WITH …)",
+    ),
     (REFUSED, Unavailable, "{} refused the login: {}; check user, password and the account's limits"),
     (EXHAUSTED, Unavailable, "{} could not carry it out: {}"),
     (READ_ONLY, Unavailable, "{} is read-only: {}; connect to the writable source"),

@@ -18,7 +18,7 @@ from qops.ending import settle
 from qops.errors import ATTENTION, OK, Failure, Misconfigured, QopsError
 from qops.fit import fit
 from qops.holder import Holders, Unknown
-from qops.ids import parse_id
+from qops.ids import named_ids
 from qops.isolate import each_or_all
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
@@ -150,7 +150,7 @@ def _open(server: Server, connection: sa.Connection, settings: QueueSettings, op
     queue = load(connection, settings)
     require_whole(connection, queue.table)
     queue.require("discard", states=("failed",))
-    ids = tuple(dict.fromkeys(parse_id(queue, text) for text in options.ids))
+    ids = tuple(named_ids(connection, queue, options.ids))
     reason = fit(queue, "last_error", options.reason)
     st.situation(queue)  # times in a DATETIME need a declared clock
     st.give_up(queue, ids, reason, count_attempt=False)

@@ -20,7 +20,7 @@ from qops.columns import require_whole
 from qops.db import LOCK_TIMEOUT, NO_SUCH_OBJECT, NOWAIT, Server, errno, prose
 from qops.ending import settle
 from qops.errors import ATTENTION, OK, Failure, Misconfigured, QopsError
-from qops.ids import parse_id
+from qops.ids import named_ids
 from qops.isolate import is_row_trouble
 from qops.ledger import Ledger
 from qops.queue import QueueTable, load
@@ -109,7 +109,7 @@ def restore(server: Server, settings: QueueSettings, options: Options, stop: Sto
     """Bring jobs back and say what became of each. Raises the family's errors for what is wrong before it begins."""
     with server.session() as connection:
         mover = _open(server, connection, settings, options)
-        ids = [parse_id(mover.queue, text) for text in options.ids]
+        ids = named_ids(connection, mover.archive, options.ids)
         connection.rollback()
         ledger = Ledger(server, connection, events)
         entry = ledger.open("restore", mover.queue.name, given(options))
@@ -117,7 +117,7 @@ def restore(server: Server, settings: QueueSettings, options: Options, stop: Sto
         brake = BrakeCheck(connection, settings, events)
 
         def body() -> None:
-            for id_ in dict.fromkeys(ids):
+            for id_ in ids:
                 if stop.requested:
                     return
                 brake()
@@ -138,7 +138,7 @@ def preview(server: Server, settings: QueueSettings, options: Options) -> tuple[
         mover = _open(server, connection, settings, options)
         queue = mover.queue
         found, lines = 0, []
-        for id_ in dict.fromkeys(parse_id(queue, text) for text in options.ids):
+        for id_ in named_ids(connection, mover.archive, options.ids):
             if connection.execute(st.look_for(mover.archive, id_)).first() is None:
                 lines.append(f"job {id_} stays: it is not in {mover.archive.table.name}")
             elif connection.execute(st.look_for(queue, id_)).first() is not None:

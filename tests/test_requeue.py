@@ -274,8 +274,10 @@ def test_the_articles_queue_counts_attempts_when_it_puts_back(
         "(2, '{}', 'processing', UTC_TIMESTAMP(), UTC_TIMESTAMP() - INTERVAL 5 SECOND, 4), "
         "(3, '{}', 'processing', UTC_TIMESTAMP(), UTC_TIMESTAMP() + INTERVAL 60 SECOND, 0)"
     )
+    planned = qops("requeue", "--expired", "--dry-run", "--format", "json")
     ran = qops("requeue", "--expired", "--format", "json")
     assert (ran.code, ran.json["requeued"], ran.json["exhausted"]) == (1, 1, 1)
+    assert (planned.code, planned.json["not_eligible"]) == (1, ran.json["not_eligible"])
     assert [(entry["id"], entry["state"]) for entry in ran.json["not_eligible"]] == [(2, "running")]
     assert database.rows("SELECT id, status, attempts FROM job_queue ORDER BY id") == [
         (1, "ready", 1),

@@ -36,7 +36,9 @@ def discard(
         what = f"give up on jobs of queue {settings.name!r}"
         confirm(what, lambda: Plan(*preview(server, settings, options)), yes=yes, always=True)
         result = run(server, settings, options, stop, invocation.events)
-    rows = tuple((one.id, one.result, one.held_by, one.reason or "") for one in result.results)
+    rows = tuple(
+        (one.id, one.result, one.held_by if one.result == "locked" else "", one.reason or "") for one in result.results
+    )
     lines = (f"discarded {words(result.discarded)} of queue {result.queue!r}, {result.elapsed_seconds:.1f} s",)
     tables = (Table(("id", "result", "held by", "reason"), rows),) if rows else ()
     return Report(result.document(), tables, lines, result.exit_code, result.failure)

@@ -113,8 +113,7 @@ class Judge:
         if not expired:
             return
         if not self.queue.has_state("failed"):
-            reason = "its attempts are used up, and the queue has no failed state to put it in"
-            outcome.not_eligible += [{"id": row[0], "state": "running", "reason": reason} for row in spent]
+            outcome.not_eligible += [stuck(row[0]) for row in spent]
         else:
             outcome.moved += self._give_up(connection, spent, outcome, tries)
 
@@ -172,6 +171,12 @@ class Judge:
             raise Misconfigured(
                 f"queue {self.queue.name!r}: {expected} rows were locked and {found} changed; rolled back"
             )
+
+
+def stuck(id_: Any) -> Ineligible:  # noqa: ANN401 - as the id column
+    """Return what is said of an expired job at its limit in a queue without a failed state."""
+    reason = "its attempts are used up, and the queue has no failed state to put it in"
+    return {"id": id_, "state": "running", "reason": reason}
 
 
 def _not_eligible(state: str | None, *, has_lease: bool) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qops.counting import Count, words
 from qops.fold import READ, Groups
 from qops.requeue.find import Finder
+from qops.requeue.judge import stuck
 from qops.statements.filters import described, next_fitting
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from qops.queue import QueueTable
     from qops.requeue.judge import Judge
-    from qops.requeue.result import Options
+    from qops.requeue.result import Ineligible, Options
     from qops.statements.walk import Walk
 
 PLAN_BOUND = 100_000  # rows that are looked at
@@ -113,6 +114,7 @@ class Tally:
         self.states: Counter[str] = Counter()
         self.untouched: Counter[str] = Counter()
         self.groups = Groups()
+        self.stuck: list[Ineligible] = []
         self.errors_of = self.looked_at = 0
         self.oldest: int | None = None
         self.newest: int | None = None
@@ -128,6 +130,8 @@ class Tally:
         state = self.queue.state_of(row.status) or ""
         if self.judge.is_spent(row):
             gives_up = state == "running" and self.queue.has_state("failed")
+            if state == "running" and not gives_up:
+                self.stuck.append(stuck(id_))
             self.leave(f"{_TO_LIMIT}: {'they become failed' if gives_up else 'they stay'}")
             return
         self.states["expired" if state == "running" else state] += 1

@@ -15,7 +15,7 @@ from qops.db import transact
 from qops.ending import settle
 from qops.errors import Misconfigured
 from qops.holder import Holders
-from qops.ids import parse_id
+from qops.ids import named_ids
 from qops.lanes import Lanes
 from qops.ledger import Ledger
 from qops.pace import Pace
@@ -65,7 +65,7 @@ def requeue(server: Server, settings: QueueSettings, options: Options, stop: Sto
         queue = load(connection, settings)
         require_whole(connection, queue.table)
         walks = walks_of(queue, options)
-        named = list(dict.fromkeys(parse_id(queue, text) for text in options.ids))
+        named = named_ids(connection, queue, options.ids)
         _check(connection, queue, options)
         connection.rollback()
         run = _Run(server, connection, queue, options, stop, events, replicas)
@@ -136,6 +136,7 @@ class _Run:
         self.connection.rollback()
         self.result.plan = plan = tally.plan(self.options)
         self.result.requeued = plan.jobs
+        self.result.not_eligible += tally.stuck
         self.result.exhausted = tally.spent if plan.complete else {"at_least": tally.spent}
         return self.result
 
