@@ -28,7 +28,7 @@ def queue(database: Database) -> Database:
 
 
 def test_one_job_in_two_spellings_is_one(queue: Database, qops: Callable[..., Ran]) -> None:
-    """Whatever way an id is written, its job is planned, put back, given up and brought back once, as its row has it."""
+    """However an id is written, its job is planned, put back, given up and brought back once, as its row has it."""
     planned = qops("requeue", "AB", "ab", "--dry-run", "--format", "json").json
     assert (planned["requeued"], planned["results"]) == (1, [{"id": "ab", "result": "requeued", "held_by": None}])
     ran = qops("requeue", "AB", "\u00e1b", "ab", "--format", "json")
